@@ -1,0 +1,1 @@
+"""Semi-stream joins: one contract, a registry, one file for each algorithm."""

@@ -1,0 +1,1 @@
+"""Stores of R, the master data: where its rows come from and how the joins read them."""
