@@ -1,0 +1,1 @@
+"""The enrich job: the only package, besides quality, that imports pyspark."""

@@ -1,0 +1,108 @@
+"""The Spark session of every job: Delta, the jars, and the settings that small batches need.
+
+`python -m freshet.streaming.session` fetches the jars once; sessions then start from these files
+without asking the network. Their versions follow from the installed Python packages, so
+requirements.txt stays the one place for versions.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from freshet.errors import FreshetError
+from freshet.home import PROJECT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCALA = "2.13"
+
+
+def tools_folder() -> Path:
+    """Where set-up keeps what it fetched: FRESHET_TOOLS, by default `.freshet` in the project."""
+    return Path(os.environ.get("FRESHET_TOOLS") or PROJECT / ".freshet").absolute()
+
+
+def packages() -> str:
+    """The Maven coordinates of the jars that match the installed pyspark and delta-spark."""
+    spark = ".".join(version("pyspark").split(".")[:2])
+    return f"io.delta:delta-spark_{spark}_{SCALA}:{version('delta-spark')}"
+
+
+def jars() -> list[Path]:
+    """The fetched jars; refused when set-up has not fetched the versions in use."""
+    folder = tools_folder() / "ivy" / "jars"
+    group, artifact, release = packages().split(":")
+    if not (folder / f"{group}_{artifact}-{release}.jar").exists():
+        raise FreshetError(f"Spark's package {packages()} is not in {folder}. Run `make setup` to fetch it.")
+    return sorted(folder.glob("*.jar"))
+
+
+def spark_conf() -> dict[str, str]:
+    """The settings of every session, as spark-submit's `--conf` takes them."""
+    cores = str(os.cpu_count() or 2)
+    return {
+        "spark.jars": ",".join(str(jar) for jar in jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # By default Delta and Spark cut every small job into 50 and 200 tasks.
+        "spark.databricks.delta.snapshotPartitions": cores,
+        "spark.sql.shuffle.partitions": cores,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": os.environ.get("FRESHET_DRIVER_MEMORY", "2g"),
+        "spark.sql.warehouse.dir": str(tools_folder() / "spark-warehouse"),
+        "spark.python.worker.reuse": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        "spark.executorEnv.PYTHONHASHSEED": "0",
+    }
+
+
+def build_session(app_name: str, extra: dict[str, str] | None = None) -> SparkSession:
+    """The session of a job: under spark-submit the one it was given, else a local one."""
+    from pyspark.sql import SparkSession
+
+    # The workers must run this interpreter, or they miss pyarrow and freshet.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    if "SPARK_SUBMIT_MODE" not in os.environ and "MASTER" not in os.environ:
+        builder = builder.master(os.environ.get("FRESHET_SPARK_MASTER", "local[*]"))
+    for name, value in {**spark_conf(), **(extra or {})}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel(os.environ.get("FRESHET_SPARK_LOG", "WARN"))
+    return session
+
+
+def fetch() -> None:
+    """Fetch the jars from Maven into the tools folder, by Spark's own resolver."""
+    from pyspark.sql import SparkSession
+
+    ivy = tools_folder() / "ivy"
+    ivy.mkdir(parents=True, exist_ok=True)
+    session = (
+        SparkSession.builder.appName("freshet-fetch")
+        .master("local[1]")
+        .config("spark.jars.packages", packages())
+        .config("spark.jars.ivy", str(ivy))
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    session.stop()
+
+
+if __name__ == "__main__":
+    try:
+        jars()
+    except FreshetError:
+        fetch()
+        jars()
