@@ -72,7 +72,7 @@ def build_session(app_name: str, extra: dict[str, str] | None = None) -> SparkSe
     # The workers must run this interpreter, or they miss pyarrow and freshet.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
-    if "SPARK_SUBMIT_MODE" not in os.environ and "MASTER" not in os.environ:
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it, and has chosen the master
         builder = builder.master(os.environ.get("FRESHET_SPARK_MASTER", "local[*]"))
     for name, value in {**spark_conf(), **(extra or {})}.items():
         builder = builder.config(name, value)

@@ -1,0 +1,133 @@
+"""The plan of a micro-batch: everything its result depends on, fixed before anything is written.
+
+A plan is created if absent, so that every retry and every driver loads a batch from the same
+snapshots under the same definition; whoever loses the race uses the winner's plan.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from freshet.config import Definition
+from freshet.errors import LoadStateError
+from freshet.home import LoadHome
+from freshet.streaming.checkpoint import Checkpoint
+from freshet.streaming.lease import held_lease
+
+BATCH_SECTIONS = ("load", "stream", "lookups", "derive", "facts")
+"""The sections of a definition that decide what a batch gives; the others decide when it runs."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The fixed circumstances of one micro-batch."""
+
+    batch: int
+    stream_id: str
+    definition: Mapping[str, Any]
+    snapshots: Mapping[str, int]
+    algorithms: Mapping[str, str]
+    memory: Mapping[str, int]
+    code_version: str
+    loaded_at: str
+    time_zone: str
+    offsets_digest: str
+    splits: Mapping[str, str]
+    """Settings that decide how Spark cuts files into splits, and so the position of each record."""
+
+    @property
+    def load_time(self) -> datetime:
+        return datetime.fromisoformat(self.loaded_at)
+
+    def load_definition(self) -> Definition:
+        return Definition.from_dict(dict(self.definition))
+
+
+def now() -> str:
+    """The time a plan is made, as it records it."""
+    return datetime.now(UTC).isoformat()
+
+
+def batch_sections(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a definition (as a dictionary) that decides what a batch gives."""
+    return {name: definition.get(name) for name in BATCH_SECTIONS}
+
+
+def plan_file(load: str, batch: int) -> Path:
+    return LoadHome(load).plans / f"{batch}.json"
+
+
+def read_plan(load: str, batch: int) -> Plan | None:
+    """The plan of a batch, if it has one."""
+    file = plan_file(load, batch)
+    try:
+        return Plan(**json.loads(file.read_text()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise LoadStateError(f"The plan {file} cannot be read ({error}). Restore it from a backup.") from error
+
+
+def create_plan(load: str, proposed: Plan) -> Plan:
+    """Make the proposed plan the batch's plan, unless it has one; the plan in force comes back."""
+    created = create_once(plan_file(load, proposed.batch), json.dumps(asdict(proposed), indent=1))
+    if created:
+        return proposed
+    winner = read_plan(load, proposed.batch)
+    assert winner is not None
+    return winner
+
+
+def stream_id(load: str) -> str:
+    """The id under which this load's batches are recorded in its tables, made on first use."""
+    file = LoadHome(load).stream_id
+    create_once(file, json.dumps({"stream_id": f"freshet-{load}-{uuid.uuid4()}"}))
+    return str(json.loads(file.read_text())["stream_id"])
+
+
+def create_once(file: Path, text: str) -> bool:
+    """Write a whole file unless it is there already; false when it was."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    with draft.open("w") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    try:
+        os.link(draft, file)  # unlike a rename, a link never replaces what is there
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink()
+    return True
+
+
+def replan(definition: Definition) -> int:
+    """Take the plan of the unfinished batch away, so that its next run makes a new one.
+
+    Refused once any table carries the batch: what is written was written under the old plan.
+    """
+    from freshet.streaming.tables import LoadTables
+
+    load = definition.load
+    with held_lease(load):
+        batch = Checkpoint(LoadHome(load).checkpoint).pending()
+        if batch is None or not plan_file(load, batch).exists():
+            raise LoadStateError(f"Load {load!r} has no unfinished batch with a plan; there is nothing to replan.")
+        carrying = LoadTables(definition).carrying(stream_id(load), batch)
+        if carrying:
+            raise LoadStateError(
+                f"Batch {batch} of load {load!r} is already written to {', '.join(carrying)}; its plan must stay. "
+                "Put right what its plan names (see the plan file) and run enrich again."
+            )
+        file = plan_file(load, batch)
+        file.rename(file.with_name(f"{file.name}.replaced-{int(time.time())}"))
+        return batch
