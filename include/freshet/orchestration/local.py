@@ -1,0 +1,283 @@
+"""A private Airflow on this machine, under FRESHET_HOME/airflow: what `make up`, `make down` and `make demo` run.
+
+It listens on 127.0.0.1 only, uses SQLite and the LocalExecutor, and has a session for each component, so
+that `down` can prove that no process is left. It is for development and for the demo; see docs/airflow.md for
+running Freshet's DAGs in an Airflow of your own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+from freshet.errors import FreshetError
+from freshet.home import PROJECT, freshet_home, loads_folder
+from freshet.orchestration import sessions
+from freshet.orchestration.api import AirflowClient
+from freshet.orchestration.pools import SPARK_POOL, SPARK_POOL_DESCRIPTION, SPARK_POOL_SLOTS
+
+HOST = "127.0.0.1"
+USER = "admin"
+# In the order in which they are stopped: tasks report their end to the server, so it goes last. There is no
+# triggerer, as no task of Freshet defers. Log servers would listen on every interface; the files are local.
+COMPONENTS = {
+    "scheduler": ["scheduler", "--skip-serve-logs"],
+    "dag-processor": ["dag-processor"],
+    "api-server": ["api-server"],
+}
+SECONDS_TO_START = 180.0
+SECONDS_TO_STOP = {"scheduler": 20.0, "dag-processor": 10.0, "api-server": 10.0}
+FREE_BYTES_NEEDED = 1_000_000_000
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The process that leads a component's session; the start time tells it from a later process of that id."""
+
+    pid: int
+    started: float
+
+    def session_is_ours(self) -> bool:
+        """Whether the session can still be ours: its leader is the same process, or is gone."""
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.started) < 1
+        except psutil.NoSuchProcess:
+            return self.started > psutil.boot_time()
+
+
+class LocalAirflow:
+    """The Airflow of one FRESHET_HOME."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self.home = home or freshet_home() / "airflow"
+
+    @property
+    def state_file(self) -> Path:
+        return self.home / "running.json"
+
+    @property
+    def passwords_file(self) -> Path:
+        return self.home / "passwords.json"
+
+    @property
+    def log_folder(self) -> Path:
+        """What the components themselves print; the tasks' logs are in Airflow's own folder `logs`."""
+        return self.home / "components"
+
+    def is_running(self) -> bool:
+        return bool(self._members())
+
+    @property
+    def url(self) -> str:
+        """Where the running Airflow listens."""
+        return f"http://{HOST}:{self._state()['port']}"
+
+    def password(self) -> str:
+        """The password of the user `admin`, made by Airflow at its first start."""
+        return str(json.loads(self.passwords_file.read_text())[USER])
+
+    def client(self) -> AirflowClient:
+        return AirflowClient(self.url, USER, self.password())
+
+    def how_to_log_in(self) -> str:
+        return f"{self.url} (user {USER}, password {self.password()})"
+
+    def start(self, say: Say, port: int | None = None) -> None:
+        """Start every component and wait until all are healthy; nothing happens when it already runs."""
+        if self.is_running():
+            say(f"Airflow is running: {self.how_to_log_in()}")
+            return
+        require_free_space(self.home)
+        port = choose_port(port)
+        environment = self.environment(port)
+        self.log_folder.mkdir(parents=True, exist_ok=True)
+        self._prepare_database(environment, say)
+        say(f"Starting Airflow on port {port}")
+        leaders = {name: self._launch(name, environment) for name in COMPONENTS}
+        self._write_state(port, leaders)
+        try:
+            self._wait_until_healthy(say)
+            with_client = self.client()
+            with_client.set_pool(SPARK_POOL, SPARK_POOL_SLOTS, SPARK_POOL_DESCRIPTION)
+            with_client.close()
+        except BaseException:
+            self.stop(say)
+            raise
+
+    def stop(self, say: Say) -> None:
+        """End every process of every component; raises if one is left."""
+        leaders = self._leaders()
+        if not leaders:
+            say("Airflow is not running")
+            return
+        say("Stopping Airflow")
+        for name in COMPONENTS:
+            if name in leaders:
+                sessions.end_session(leaders[name].pid, SECONDS_TO_STOP[name])
+        left = self._members()
+        if left:
+            pids = ", ".join(str(process.pid) for process in left)
+            raise FreshetError(f"These processes of Airflow could not be ended: {pids}. End them by hand.")
+        self.state_file.unlink(missing_ok=True)
+
+    def environment(self, port: int) -> dict[str, str]:
+        """The settings of every component; what the caller's shell says of other Airflows does not reach them."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")}
+        url = f"http://{HOST}:{port}"
+        master = os.environ.get("FRESHET_SPARK_MASTER", "local[*]")
+        spark = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": "client"}}
+        bin_folder = str(Path(sys.executable).parent)
+        return {
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
+            **inherited,
+            "PATH": os.pathsep.join([bin_folder, os.environ.get("PATH", os.defpath)]),
+            "FRESHET_HOME": str(freshet_home()),
+            "FRESHET_LOADS": str(loads_folder()),
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__PARALLELISM": "8",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.passwords_file),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
+            "AIRFLOW__API__HOST": HOST,
+            "AIRFLOW__API__PORT": str(port),
+            "AIRFLOW__API__WORKERS": "1",
+            # Tasks find the server by it; with the wrong port every task fails while all looks healthy.
+            "AIRFLOW__API__BASE_URL": url,
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def _prepare_database(self, environment: Mapping[str, str], say: Say) -> None:
+        """Create Airflow's tables, or bring them to the installed version."""
+        marker = self.home / "database_version"
+        wanted = version("apache-airflow")
+        if marker.exists() and marker.read_text() == wanted and (self.home / "airflow.db").exists():
+            return
+        say("Creating Airflow's database")
+        done = subprocess.run(
+            [*airflow_command(), "db", "migrate"], env=dict(environment), capture_output=True, text=True
+        )
+        if done.returncode:
+            raise FreshetError(f"Airflow could not create its database:\n{_tail(done.stdout + done.stderr)}")
+        marker.write_text(wanted)
+
+    def _launch(self, name: str, environment: Mapping[str, str]) -> Leader:
+        with (self.log_folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*airflow_command(), *COMPONENTS[name]],
+                env=dict(environment),
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return Leader(process.pid, psutil.Process(process.pid).create_time())
+
+    def _wait_until_healthy(self, say: Say) -> None:
+        deadline = time.monotonic() + SECONDS_TO_START
+        client = AirflowClient(self.url, USER, "")
+        waiting_for: set[str] = set()
+        while True:
+            self._refuse_dead_component()
+            health = client.health()
+            unhealthy = {p for p in ("scheduler", "dag_processor") if health.get(p) != "healthy"}
+            if health and not unhealthy and self.passwords_file.exists():
+                client.close()
+                return
+            if time.monotonic() > deadline:
+                raise FreshetError(
+                    f"Airflow was not healthy within {SECONDS_TO_START:.0f} s. Look into {self.log_folder}."
+                )
+            now_waiting_for = unhealthy if health else {"api-server"}
+            if now_waiting_for != waiting_for:
+                say("Waiting for Airflow's " + " and ".join(sorted(now_waiting_for)).replace("_", "-"))
+                waiting_for = now_waiting_for
+            time.sleep(0.5)
+
+    def _refuse_dead_component(self) -> None:
+        for name, leader in self._leaders().items():
+            if not sessions.members([leader.pid]):
+                log = self.log_folder / f"{name}.log"
+                raise FreshetError(
+                    f"Airflow's {name} ended while starting. The end of {log}:\n{_tail(log.read_text())}"
+                )
+
+    def _state(self) -> dict[str, object]:
+        try:
+            state: dict[str, object] = json.loads(self.state_file.read_text())
+        except FileNotFoundError:
+            raise FreshetError("Airflow is not running. Start it with `make up`.") from None
+        return state
+
+    def _write_state(self, port: int, leaders: Mapping[str, Leader]) -> None:
+        state = {"port": port, "components": {name: asdict(leader) for name, leader in leaders.items()}}
+        self.state_file.write_text(json.dumps(state, indent=2))
+
+    def _leaders(self) -> dict[str, Leader]:
+        if not self.state_file.exists():
+            return {}
+        components = self._state()["components"]
+        assert isinstance(components, dict)
+        leaders = {name: Leader(**fields) for name, fields in components.items()}
+        return {name: leader for name, leader in leaders.items() if leader.session_is_ours()}
+
+    def _members(self) -> list[psutil.Process]:
+        return sessions.members([leader.pid for leader in self._leaders().values()])
+
+
+def airflow_command() -> list[str]:
+    """The command line of this interpreter's Airflow."""
+    return [sys.executable, "-m", "airflow"]
+
+
+def choose_port(port: int | None = None) -> int:
+    """The asked-for port (or FRESHET_AIRFLOW_PORT), refused when taken; a free one when none is asked for."""
+    asked = port if port is not None else os.environ.get("FRESHET_AIRFLOW_PORT") or None
+    try:
+        number = int(asked or 0)
+    except ValueError:
+        raise FreshetError(f"FRESHET_AIRFLOW_PORT is {asked!r}. Set it to a port number such as 8080.") from None
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, number))
+        except (OSError, OverflowError) as error:
+            raise FreshetError(
+                f"Airflow cannot listen on port {number} of {HOST} ({error}). "
+                "Set FRESHET_AIRFLOW_PORT to a free port, or unset it to have one chosen."
+            ) from None
+        return int(probe.getsockname()[1])
+
+
+def require_free_space(folder: Path) -> None:
+    """Refuse to start on a disk that is (nearly) full."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < FREE_BYTES_NEEDED:
+        raise FreshetError(
+            f"Only {free / 1e6:.0f} MB are free on the disk of {folder}; Freshet needs "
+            f"{FREE_BYTES_NEEDED / 1e9:.0f} GB. Free some space, or set FRESHET_HOME to a folder on another disk."
+        )
+
+
+def _tail(text: str, lines: int = 20) -> str:
+    return "\n".join(text.splitlines()[-lines:])
