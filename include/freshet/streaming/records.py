@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +27,11 @@ class Fault:
     detail: str
 
 
-def json_fault(raw: str, columns: Mapping[str, str], parsed: Mapping[str, Any]) -> Fault | None:
+def json_fault(raw: str, columns: Mapping[str, str], nulls: Collection[str]) -> Fault | None:
     """What is wrong with a suspect JSON line, or None when it is sound after all.
 
-    A field that the line has and the parsed record has not is the one whose type is wrong.
+    `nulls` are the columns that parsed to null: a field that the line has and the parsed record has not
+    is the one whose type is wrong.
     """
     try:
         record = json.loads(raw)
@@ -40,17 +41,17 @@ def json_fault(raw: str, columns: Mapping[str, str], parsed: Mapping[str, Any]) 
         return _fault(MALFORMED, "not JSON that can be read: nested too deeply")
     if not isinstance(record, dict):
         return _fault(MALFORMED, f"a JSON object was expected, not {type(record).__name__}")
-    lost = [name for name in columns if record.get(name) is not None and parsed[name] is None]
+    lost = [name for name in nulls if record.get(name) is not None]
     return _wrong_type({name: record[name] for name in lost}, columns)
 
 
-def csv_fault(raw: str, columns: Mapping[str, str], parsed: Mapping[str, Any], delimiter: str) -> Fault | None:
+def csv_fault(raw: str, columns: Mapping[str, str], nulls: Collection[str], delimiter: str) -> Fault | None:
     """What is wrong with a suspect CSV line, or None when it is sound after all."""
     fields: Sequence[str] = next(csv.reader([raw], delimiter=delimiter), [])
     if len(fields) != len(columns):
         return _fault(MALFORMED, f"{len(fields)} fields, not {len(columns)}")
     found = dict(zip(columns, fields, strict=True))
-    lost = [name for name, text in found.items() if text and parsed[name] is None]
+    lost = [name for name in nulls if found[name]]
     if not lost:
         return _fault(MALFORMED, "not a CSV record")
     return _wrong_type({name: found[name] for name in lost}, columns)

@@ -88,7 +88,7 @@ def parse(frame: DataFrame, definition: Definition) -> DataFrame:
         parsed = F.from_csv("_raw", schema, {**options, **_csv_options(definition)})
         suspect = F.lit(False)
     fields = [F.col(f"_parsed.{_quote(name)}").alias(name) for name in stream.columns]
-    broken = F.col("_parsed").isNull() | F.col(f"_parsed.{CORRUPT}").isNotNull()
+    broken = F.col("_parsed").isNull() | F.col(f"_parsed.{CORRUPT}").isNotNull() | ~F.is_valid_utf8("_raw")
     return frame.withColumn("_parsed", parsed).select(
         *fields, "_raw", "_file", "_block", F.coalesce(broken | suspect, F.lit(True)).alias("_suspect")
     )

@@ -1,0 +1,95 @@
+"""The ledger row of a micro-batch: what came in, where it went, and what it took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from freshet.streaming.plan import Plan
+from freshet.streaming.transactions import Commit
+
+if TYPE_CHECKING:
+    from freshet.streaming.batch import Tally
+
+SUMMED = ("tuples_in", "joined", "unmatched", "hot", "cold", "iterations", "page_reads", "bytes_read", "evictions")
+
+
+def ledger_row(
+    plan: Plan,
+    tally: Tally,
+    facts: Commit | None,
+    parked: Commit | None,
+    started: datetime,
+    laps: Mapping[str, float],
+) -> dict[str, Any]:
+    """The row of the `batches` table; facts and parked rows are those of the committed Delta actions."""
+    finished = datetime.now(UTC)
+    seconds = (finished - started).total_seconds()
+    fact_count, parked_count = (commit.rows if commit else 0 for commit in (facts, parked))
+    return {
+        "batch": plan.batch,
+        "stream_id": plan.stream_id,
+        "started_at": started,
+        "finished_at": finished,
+        "loaded_at": plan.load_time,
+        "rows_in": tally.rows_in,
+        "facts": fact_count,
+        "parked": parked_count,
+        "parked_by_reason": dict(tally.parked_by_reason),
+        "waiting_before": 0,
+        "waiting_after": 0,
+        "balanced": tally.rows_in == fact_count + parked_count,
+        "seconds": seconds,
+        "seconds_by_phase": dict(laps),
+        "rate": tally.rows_in / seconds,
+        "facts_version": facts.version if facts else None,
+        "parked_version": parked.version if parked else None,
+        "max_event_time": tally.max_event_time,
+        "freshness_seconds": _age(finished, tally.max_event_time),
+        "shift_score": None,
+        "code_version": plan.code_version,
+        "offsets_digest": plan.offsets_digest,
+        "tasks": len(tally.tasks),
+        "lookups": [_lookup_row(plan, name, tally.tasks) for name in plan.snapshots],
+    }
+
+
+def _lookup_row(plan: Plan, name: str, tasks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """One lookup over all tasks: counts are summed; memory and time are those of the task that used most."""
+    stats = [task["lookups"][name] for task in tasks]
+    return {
+        "name": name,
+        "algorithm": plan.algorithms[name],
+        "memory": plan.memory[name],
+        "snapshot": plan.snapshots[name],
+        **{count: sum(s[count] for s in stats) for count in SUMMED},
+        "peak_bytes": max((s["peak_bytes"] for s in stats), default=0),
+        "memory_by_component": _most(s["memory"] for s in stats),
+        "outside_by_component": _most(s["outside"] for s in stats),
+        "seconds": max((s["wall"] for s in stats), default=0.0),
+        "seconds_by_phase": _sum(s["seconds"] for s in stats),
+    }
+
+
+def _most(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    most: dict[str, int] = {}
+    for part in parts:
+        for name, value in part.items():
+            most[name] = max(value, most.get(name, 0))
+    return most
+
+
+def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return dict(total)
+
+
+def _age(moment: datetime, event: datetime | None) -> float | None:
+    if event is None:
+        return None
+    # PySpark hands timestamps over without a zone, in the driver's local time.
+    return (moment - event.astimezone(UTC)).total_seconds()
