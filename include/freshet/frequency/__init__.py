@@ -1,0 +1,1 @@
+"""How often the stream asks for each key of the master data."""

@@ -1,0 +1,180 @@
+"""Where a lookup's database is, and how to reach it without ever showing its credentials."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import URL, Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from freshet.errors import MasterError
+from freshet.home import embedded_database
+from freshet.queries import query
+
+MYSQL = "mysql"
+SQLITE = "sqlite"
+
+_DIALECTS = {"mysql": MYSQL, "mariadb": MYSQL, "sqlite": SQLITE}
+# What an Airflow connection's extras may tell the driver; anything else there is Airflow's own.
+_MYSQL_OPTIONS = (
+    "charset",
+    "unix_socket",
+    "ssl_ca",
+    "ssl_cert",
+    "ssl_key",
+    "ssl_verify_cert",
+    "ssl_verify_identity",
+)
+_CONNECT_SECONDS = 10
+
+
+def engine_for(connection: str | None, *, local_infile: bool = False) -> Engine:
+    """The database of a connection id; the embedded SQLite database when none is named.
+
+    A connection is the variable FRESHET_CONN_<ID>, or Airflow's AIRFLOW_CONN_<ID>: a SQLAlchemy URL, an
+    Airflow URI or Airflow's JSON form. `local_infile` lets the server ask for the file that is being loaded.
+    """
+    url = _embedded_url() if connection is None else _connection_url(connection)
+    if url.get_backend_name() == SQLITE:
+        engine = create_engine(url, poolclass=NullPool)
+        event.listen(engine, "connect", _prepare_sqlite)
+        return engine
+    arguments = {
+        "connect_timeout": _CONNECT_SECONDS,
+        "init_command": query("mysql/session"),
+        "local_infile": local_infile,
+    }
+    if "charset" not in url.query:
+        url = url.update_query_dict({"charset": "utf8mb4"})
+    return create_engine(url, poolclass=NullPool, connect_args=arguments)
+
+
+def _prepare_sqlite(connection: Any, record: Any) -> None:
+    # Wait for a writer instead of failing at once.
+    connection.execute(query("sqlite/session"))
+
+
+@contextmanager
+def database_errors(engine: Engine, doing: str) -> Iterator[None]:
+    """Turns what a database reports into an error for the user, without credentials."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        reported = _scrubbed(error, engine.url)
+        raise MasterError(f"{doing} failed at {describe(engine.url)}: {reported}") from None
+
+
+def describe(url: URL) -> str:
+    """Which database this is, without credentials."""
+    if url.get_backend_name() == SQLITE:
+        return f"SQLite {url.database}"
+    return f"{url.host or 'localhost'}:{url.port or 3306}/{url.database or ''}"
+
+
+def _scrubbed(error: SQLAlchemyError, url: URL) -> str:
+    text = str(getattr(error, "orig", None) or error)
+    for secret in (url.password, url.username):
+        if secret:
+            text = text.replace(str(secret), "***")
+    return text
+
+
+def _embedded_url() -> URL:
+    path = embedded_database()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return URL.create(SQLITE, database=str(path))
+
+
+def _connection_url(connection: str) -> URL:
+    variables = [f"{prefix}_CONN_{connection.upper()}" for prefix in ("FRESHET", "AIRFLOW")]
+    for variable in variables:
+        value = os.environ.get(variable, "").strip()
+        if value:
+            return _parse(variable, value)
+    raise MasterError(
+        f"connection {connection!r} is not configured: set {variables[0]} to a URL such as "
+        "mysql+pymysql://USER:PASSWORD@HOST:3306/DATABASE, or define the connection in Airflow"
+    )
+
+
+def _parse(variable: str, value: str) -> URL:
+    try:
+        fields = _from_json(value) if value.startswith("{") else _from_uri(value)
+        url = _to_url(variable, **fields)
+    except (ValueError, TypeError):
+        # The value holds a password: neither it nor the parser's complaint is shown.
+        raise MasterError(
+            f"{variable} is not a database connection: write "
+            "mysql+pymysql://USER:PASSWORD@HOST:3306/DATABASE (special characters in the password percent-encoded) or sqlite:////ABSOLUTE/PATH"
+        ) from None
+    return url
+
+
+def _from_uri(value: str) -> dict[str, Any]:
+    """The parts of a SQLAlchemy URL or an Airflow URI: the two differ in nothing that matters here."""
+    parts = urlsplit(value)
+    # A SQLite path may stand in the host's place, and `hostname` would turn it into lower case.
+    host = parts.netloc.rpartition("@")[2] if parts.scheme == SQLITE else parts.hostname
+    options = dict(parse_qsl(parts.query))
+    extra = options.pop("__extra__", None)
+    if extra:
+        options.update(json.loads(extra))
+    return {
+        "kind": parts.scheme,
+        "host": unquote(host) if host else None,
+        "port": parts.port,
+        "user": unquote(parts.username) if parts.username else None,
+        "password": unquote(parts.password) if parts.password else None,
+        "database": unquote(parts.path[1:]) or None,
+        "options": options,
+    }
+
+
+def _from_json(value: str) -> dict[str, Any]:
+    content = json.loads(value)
+    extra = content.get("extra") or {}
+    options = json.loads(extra) if isinstance(extra, str) else extra
+    return {
+        "kind": content["conn_type"],
+        "host": content.get("host") or None,
+        "port": int(content["port"]) if content.get("port") else None,
+        "user": content.get("login") or None,
+        "password": content.get("password") or None,
+        "database": content.get("schema") or None,
+        "options": options,
+    }
+
+
+def _to_url(
+    variable: str,
+    *,
+    kind: str,
+    host: str | None,
+    port: int | None,
+    user: str | None,
+    password: str | None,
+    database: str | None,
+    options: Mapping[str, Any],
+) -> URL:
+    dialect = _DIALECTS.get(kind.split("+")[0].lower())
+    if dialect == SQLITE:
+        path = database or host  # Airflow's SQLite connections have the path as their host
+        if not path:
+            raise ValueError("no path")
+        return URL.create(SQLITE, database=path)
+    if dialect != MYSQL:
+        kinds = ", ".join(sorted(_DIALECTS))
+        raise MasterError(f"{variable} names a database of kind {kind!r}; supported are {kinds}")
+    if not database:
+        raise MasterError(
+            f"{variable} names no database: add it as mysql+pymysql://USER:PASSWORD@HOST:3306/DATABASE"
+        )
+    chosen = {name: str(options[name]) for name in _MYSQL_OPTIONS if name in options}
+    return URL.create("mysql+pymysql", user, password, host, port, database, chosen)

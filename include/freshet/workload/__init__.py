@@ -1,0 +1,1 @@
+"""Seeded streams and master rows, for the demo and for tests."""

@@ -1,0 +1,1 @@
+CREATE TABLE master AS SELECT * FROM source;

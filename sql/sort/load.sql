@@ -1,0 +1,1 @@
+INSERT INTO master SELECT * FROM source;

@@ -1,0 +1,1 @@
+CREATE TABLE counts (key {key_type}, count BIGINT);

@@ -1,0 +1,1 @@
+SELECT * FROM master WHERE {key} IS NULL LIMIT 5;

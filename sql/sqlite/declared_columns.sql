@@ -1,0 +1,3 @@
+SELECT name, type AS declared
+FROM pragma_table_info(:table, COALESCE(:schema, 'main'))
+ORDER BY cid;
