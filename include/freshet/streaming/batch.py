@@ -16,7 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +27,7 @@ from freshet.config import Definition, Lookup
 from freshet.config.types import to_arrow, to_ddl
 from freshet.errors import BatchError, LoadStateError, SnapshotError
 from freshet.home import LoadHome
-from freshet.master.snapshot import latest, read_manifest, snapshot_path
+from freshet.master.snapshot import latest, open_snapshot, snapshot_path
 from freshet.streaming import records, sources
 from freshet.streaming.checkpoint import BatchInput, Checkpoint
 from freshet.streaming.derive import with_derived
@@ -273,7 +275,7 @@ def partition_task(definition: Definition, plan: Plan, refused_files: frozenset[
     lookups = []
     for lookup in definition.lookups:
         path = snapshot_path(definition.load, lookup.name, plan.snapshots[lookup.name])
-        master = read_manifest(path).schema
+        master = _snapshot_schema(path, tuple(lookup.add.values()))
         # The type by way of Spark's name for it: what Arrow has and Spark has not is cast to what Spark has.
         fields += [pa.field(new, to_arrow(to_ddl(master.field(old).type))) for new, old in lookup.add.items()]
         lookups.append(
@@ -302,6 +304,11 @@ def partition_task(definition: Definition, plan: Plan, refused_files: frozenset[
         lookups=tuple(lookups),
         schema=pa.schema([*fields, *META_FIELDS]),
     )
+
+
+@lru_cache(maxsize=64)
+def _snapshot_schema(path: Path, columns: tuple[str, ...]) -> pa.Schema:
+    return open_snapshot(path, list(dict.fromkeys(columns))).schema
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

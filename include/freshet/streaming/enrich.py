@@ -182,9 +182,6 @@ class Query:
                     query.stop()
         except Exception as error:
             self._explain(error)
-        finally:
-            if query.isActive:
-                query.stop()
         return self.loaded
 
     def _start(self, definition: Definition) -> StreamingQuery:
@@ -218,10 +215,14 @@ class Query:
 
     def _explain(self, error: Exception) -> None:
         """Raise what really ended the query: Spark wraps the error of a micro-batch in its own."""
+        from py4j.protocol import Py4JNetworkError
+
         if isinstance(self.error, StopRequested):
             return
         if isinstance(self.error, FreshetError):
             raise self.error from None
+        if isinstance(error, (Py4JNetworkError, ConnectionError)):
+            raise FreshetError("Spark's JVM has ended. Nothing is lost: run enrich again.") from error
         if "CONCURRENT_STREAM_LOG_UPDATE" in str(error):
             raise LoadStateError(
                 f"Another driver works on the checkpoint {self.run_.checkpoint.folder}; this one stops. "

@@ -8,6 +8,7 @@ requirements.txt stays the one place for versions.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -39,7 +40,20 @@ def jars() -> list[Path]:
     group, artifact, release = packages().split(":")
     if not (folder / f"{group}_{artifact}-{release}.jar").exists():
         raise FreshetError(f"Spark's package {packages()} is not in {folder}. Run `make setup` to fetch it.")
-    return sorted(folder.glob("*.jar"))
+    # Ivy brings all that Delta needs; what Spark ships itself must not come twice, in two versions.
+    shipped = {_artifact(jar.name) for jar in _spark_jars().glob("*.jar")}
+    return sorted(jar for jar in folder.glob("*.jar") if _artifact(jar.name.split("_", 1)[1]) not in shipped)
+
+
+def _spark_jars() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent / "jars"
+
+
+def _artifact(file: str) -> str:
+    """The name of a jar without its version."""
+    return re.sub(r"-\d[\w.-]*\.jar$", "", file)
 
 
 def spark_conf() -> dict[str, str]:
@@ -71,6 +85,7 @@ def build_session(app_name: str, extra: dict[str, str] | None = None) -> SparkSe
 
     # The workers must run this interpreter, or they miss pyarrow and freshet.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(app_name)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it, and has chosen the master
         builder = builder.master(os.environ.get("FRESHET_SPARK_MASTER", "local[*]"))

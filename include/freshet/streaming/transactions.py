@@ -23,7 +23,7 @@ def last_transaction(table: Path, stream_id: str) -> int:
 
     if not DeltaTable.is_deltatable(str(table)):
         return NONE
-    last = DeltaTable(str(table), without_files=True).transaction_version(stream_id)
+    last = DeltaTable(str(table)).transaction_version(stream_id)
     return NONE if last is None else int(last)
 
 

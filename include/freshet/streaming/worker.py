@@ -16,6 +16,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -214,7 +215,7 @@ class Partition:
         if warm and warm.made_for == lookup:
             return warm.join
         del warm  # before its successor is made, so that both never hold their memory at once
-        store = open_snapshot(lookup.snapshot, list(dict.fromkeys(lookup.add.values())))
+        store = open_snapshot(Path(lookup.snapshot), list(dict.fromkeys(lookup.add.values())))
         budget = Budget(lookup.memory, f"lookup {lookup.name}")
         return registry.create(lookup.algorithm, store, budget, lookup.settings)
 
