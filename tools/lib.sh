@@ -43,7 +43,8 @@ explain() {
 # How pip, uv, apt and Ivy say that a server cannot be reached.
 unreachable='name resolution|could not resolve|failure resolving|dns error|failed to lookup address'
 unreachable+='|failed to establish a new connection|connection refused|connection reset|error sending request'
-unreachable+='|network is unreachable|no network interfaces|timed out|unknownhostexception|unresolved dependency|failed to fetch'
+unreachable+='|from versions: none|network is unreachable|no network interfaces|timed out|unknownhostexception'
+unreachable+='|unresolved dependency|failed to fetch'
 
 may_install() {
     command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
