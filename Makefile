@@ -40,7 +40,7 @@ faults: setup ## Run the long kill tests
 
 .PHONY: bench
 bench: setup ## Measure what the lookups add to a micro-batch
-	@$(ENV) && python -m benchmarks.lookups $(ARGS)
+	@$(ENV) && python benchmarks/microbatch.py $(ARGS)
 
 .PHONY: lint
 lint: setup ## Check style, shell scripts and the import contracts
