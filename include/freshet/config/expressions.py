@@ -20,7 +20,7 @@ Finding = tuple[str, str]
 """What is wrong with an expression, and the remedy."""
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9_ .,+\-*/%()]+", re.ASCII)
-_UNLIKE_SQL = re.compile(r"\*\*|//|--|\d_|\b0[0-9a-zA-Z]|\d[jJlL]|,\s*\)")
+_UNLIKE_SQL = re.compile(r"\*\*|//|--|,\s*\)|\b0\d|(?<!\w)\.?\d[\d.]*[A-Za-z_]", re.ASCII)
 _PLAIN_CALLS = {"abs": 1, "ceil": 1, "floor": 1, "length": 1, "lower": 1, "round": 2, "trim": 1, "upper": 1}
 """Functions that plain expressions may call, with the most arguments they take."""
 _PLAIN_NODES = (
@@ -72,23 +72,26 @@ def _thorough(expression: str, columns: Collection[str], known: Collection[str])
         yield "no expression", "Write a Spark SQL expression, such as quantity * sale_price"
         return
     try:
+        tokens = sqlglot.tokenize(expression, dialect="spark")
+    except SqlglotError:
+        yield "not a Spark SQL expression: a quote or a comment is not closed", "Close it"
+        return
+    words = [token.text for token in tokens if token.token_type.name != "STRING"]
+    yield from _function_findings(words, known)
+    try:
         # The line break before the bracket ends a comment at the end of the expression.
         statements: list[Any] = sqlglot.parse(f"SELECT (\n{expression}\n)", dialect="spark")
-        tokens = sqlglot.tokenize(expression, dialect="spark")
     except ParseError as error:
         yield f"not a Spark SQL expression: {_said(error.errors[0])}", "Correct it there"
         return
-    except (SqlglotError, RecursionError):
-        yield "not a Spark SQL expression: a quote or a comment is not closed", "Close it"
+    except RecursionError:
+        yield "nested too deeply", "Derive it in several steps: a derived column may use those before it"
         return
     if not _is_one_value(statements):
         yield "not one expression", "Write exactly one Spark SQL expression"
         return
     value: Any = statements[0].expressions[0]
     yield from _shape_findings(value)
-    yield from _function_findings(
-        [token.text for token in tokens if token.token_type.name != "STRING"], known
-    )
     yield from _column_findings(value, columns, known)
 
 

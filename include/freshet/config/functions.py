@@ -80,7 +80,7 @@ AGGREGATES = _names(
 WORDS = _names(
     """
     all and as between by case char dec div distinct else end escape from ilike in interval is like not
-    numeric or over regexp rlike then varchar when xor
+    numeric or over regexp rlike select then varchar when where xor
     """
 )
 """Words that may stand before a parenthesis without being a function."""

@@ -20,6 +20,15 @@ from freshet.home import loads_folder
 
 SectionT = TypeVar("SectionT", bound=BaseModel)
 
+_WORDS = {
+    "Input should": "it should",
+    "dictionary": "mapping",
+    "Dictionary": "it",
+    "tuple": "list",
+    "Tuple": "it",
+}
+"""Pydantic's words for what a YAML file has."""
+
 _MODELS: Mapping[str, type[BaseModel]] = {
     "stream": Stream,
     "lookups": Lookup,
@@ -164,13 +173,16 @@ def _problem(detail: ErrorDetails) -> Problem:
     expected = _expected(field)
     if kind == "missing":
         return Problem(field, "missing", f"Write {field[-1]}: {expected}")
-    what = detail["msg"].replace("Input should", "it should").replace("'", "")
+    what = detail["msg"].replace("'", "")
+    for pydantics, ours in _WORDS.items():
+        what = what.replace(pydantics, ours)
     return Problem(field, what, f"Write {expected}", value=value)
 
 
 def _model(field: Field) -> type[BaseModel]:
     """The model whose field this is."""
-    return _MODELS[str(field[0])] if len(field) > (2 if field[0] == "lookups" else 1) else Definition
+    inside = len(field) > (2 if field[0] == "lookups" else 1)
+    return _MODELS.get(str(field[0]), Definition) if inside else Definition
 
 
 def _known_fields(field: Field) -> Iterable[str]:

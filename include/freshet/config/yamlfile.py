@@ -71,7 +71,9 @@ def read_yaml(path: Path) -> Document:
             document.value = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         raise DefinitionFileError(path, [_syntax_problem(error)]) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except RecursionError:
+        raise DefinitionFileError(path, [Problem((), "is nested too deeply", "Write it flatter")]) from None
+    except (yaml.YAMLError, ValueError) as error:
         raise DefinitionFileError(path, [Problem((), f"is not YAML ({error})", _SYNTAX_REMEDY)]) from None
     finally:
         loader.dispose()
