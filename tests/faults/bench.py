@@ -13,7 +13,6 @@ from freshet.config import find_definition
 from freshet.home import embedded_database
 from freshet.master.sort import sort
 from freshet.streaming.session import spark_conf
-
 from tests.faults import oracle
 
 DRIVER = Path(__file__).with_name("driver.py")
@@ -65,7 +64,10 @@ class Bench:
             database.execute(
                 "create table products (product_id bigint primary key, surrogate_key bigint, price decimal(10,2))"
             )
-            rows = [(key, surrogate, str(price)) for key, (surrogate, price) in oracle.master(self.version).items()]
+            rows = [
+                (key, surrogate, str(price))
+                for key, (surrogate, price) in oracle.master(self.version).items()
+            ]
             database.executemany("insert into products values (?, ?, ?)", rows)
         sort(find_definition(LOAD))
         return self.version
@@ -79,7 +81,12 @@ class Bench:
         ]
         log = (self.home / f"run-{len(self.started)}.log").open("w")
         process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=self._environment()
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env=self._environment(),
         )
         self.started.append(process)
         return process

@@ -22,7 +22,9 @@ KEYS = 24
 def master(version: int) -> dict[int, tuple[int, Decimal]]:
     """The master table of a version: it gains some keys, loses others, and every price changes."""
     return {
-        key: (1000 + key, Decimal(100 * key + version) / 100) for key in range(KEYS) if (key + version) % 4 != 0
+        key: (1000 + key, Decimal(100 * key + version) / 100)
+        for key in range(KEYS)
+        if (key + version) % 4 != 0
     }
 
 
@@ -98,7 +100,15 @@ def loaded(warehouse: Path) -> Expected:
             for r in facts
         ),
         Counter(
-            (_three_slashes(r["source_file"]), r["source_position"], r["reason"], r["lookup"], r["key"], r["raw"], r["_batch"])
+            (
+                _three_slashes(r["source_file"]),
+                r["source_position"],
+                r["reason"],
+                r["lookup"],
+                r["key"],
+                r["raw"],
+                r["_batch"],
+            )
             for r in parked
         ),
     )

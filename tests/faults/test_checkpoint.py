@@ -10,7 +10,9 @@ from tests.faults.bench import Bench
 from tests.faults.test_kills import assert_exact
 
 
-def test_a_deleted_and_a_rolled_back_checkpoint_are_refused_and_the_restored_one_goes_on(bench: Bench) -> None:
+def test_a_deleted_and_a_rolled_back_checkpoint_are_refused_and_the_restored_one_goes_on(
+    bench: Bench,
+) -> None:
     version = bench.publish()
     late = bench.stream / oracle.file_name(oracle.FILES - 1)
     hidden = bench.home / late.name

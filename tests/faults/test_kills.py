@@ -28,7 +28,9 @@ CHAINS = [
 
 
 @pytest.mark.parametrize("kills", CHAINS)
-def test_batch_0_is_loaded_once_though_killed_at_each_of_its_steps(bench: Bench, kills: list[tuple[str, str]]) -> None:
+def test_batch_0_is_loaded_once_though_killed_at_each_of_its_steps(
+    bench: Bench, kills: list[tuple[str, str]]
+) -> None:
     """Each run gets one step further in batch 0 than the one before."""
     versions = kill_and_publish(bench, [(0, step, kill) for step, kill in kills])
     assert bench.run() == 0, bench.log()
@@ -69,5 +71,6 @@ def assert_exact(bench: Bench, versions: dict[int, int]) -> None:
     assert [row["batch"] for row in rows] == list(range(oracle.FILES))
     assert all(row["balanced"] and row["rows_in"] == oracle.LINES for row in rows)
     assert [row["facts"] for row in rows] == [
-        sum(count for fact, count in wanted.facts.items() if fact[-1] == batch) for batch in range(oracle.FILES)
+        sum(count for fact, count in wanted.facts.items() if fact[-1] == batch)
+        for batch in range(oracle.FILES)
     ]

@@ -15,7 +15,9 @@ def test_a_driver_held_after_its_facts_wakes_up_when_another_has_gone_on(bench: 
     """The first is stopped inside batch 1; the second loads 1 under the first one's plan, then the rest."""
     first_version = bench.publish()
     reached, release = bench.home / "reached", bench.home / "release"
-    first = bench.start("--at", "parked:1", "--do", "hold", "--reached", str(reached), "--release", str(release))
+    first = bench.start(
+        "--at", "parked:1", "--do", "hold", "--reached", str(reached), "--release", str(release)
+    )
     wait_for(reached.exists)
     os.killpg(first.pid, signal.SIGSTOP)
     second_version = bench.publish()

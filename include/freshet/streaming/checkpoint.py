@@ -11,6 +11,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from freshet.errors import LoadStateError
 
@@ -80,8 +81,8 @@ class Checkpoint:
         return [record["path"] for record in _records(compacted[0]) if record["batchId"] == entry]
 
 
-def _records(file: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in _read(file).splitlines()[1:]]  # type: ignore[misc]
+def _records(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _read(file).splitlines()[1:]]
 
 
 def _read(file: Path) -> str:

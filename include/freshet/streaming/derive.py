@@ -7,36 +7,48 @@ struct is a failure; a null inside the struct is an honest null.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 
 from freshet.config import Definition
 from freshet.errors import DefinitionError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from freshet.streaming.records import DERIVE_FAILED
+from freshet.streaming.worker import FACT, PARKED
 
 
 def with_derived(frame: DataFrame, definition: Definition) -> DataFrame:
-    """The frame with the derived columns and `_failed`, the name of the first that failed or null."""
-    from pyspark.sql import functions as F
-
-    failures = []
+    """The joined batch with the derived columns; facts of which one failed become parked rows."""
+    failure = F.lit(None).cast("string")
+    for name, expression in reversed(definition.derive.items()):
+        failed = F.col(_attempt(name)).isNull()
+        failure = F.when(failed, F.lit(f"{name}: {expression}")).otherwise(failure)
     for name, expression in definition.derive.items():
-        attempt = f"_try_{name}"
-        frame = _attempted(frame, definition, name, expression, attempt)
-        frame = frame.withColumn(name, F.col(attempt)["value"])
-        failures.append(F.when(F.col(attempt).isNull(), F.lit(name)))
-    failed = F.coalesce(*failures) if failures else F.lit(None).cast("string")
-    return frame.withColumn("_failed", failed).drop(*(f"_try_{name}" for name in definition.derive))
+        frame = _attempted(frame, definition, name, expression)
+        frame = frame.withColumn(name, F.col(_attempt(name))["value"])
+    failed_fact = (F.col("_kind") == FACT) & F.col("_failure").isNotNull()
+    marked = frame.withColumn("_failure", failure).withColumns(
+        {
+            "_reason": F.when(failed_fact, DERIVE_FAILED).otherwise(F.col("_reason")),
+            "_detail": F.when(failed_fact, F.col("_failure")).otherwise(F.col("_detail")),
+            "_kind": F.when(failed_fact, F.lit(PARKED).cast("tinyint")).otherwise(F.col("_kind")),
+        }
+    )
+    return marked.drop("_failure", *(_attempt(name) for name in definition.derive))
 
 
-def _attempted(frame: DataFrame, definition: Definition, name: str, expression: str, attempt: str) -> DataFrame:
-    from pyspark.errors import AnalysisException, ParseException
-    from pyspark.sql import functions as F
+def _attempt(name: str) -> str:
+    """The column that holds the wrapped value of a derived column."""
+    return f"_try_{name}"
 
+
+def _attempted(frame: DataFrame, definition: Definition, name: str, expression: str) -> DataFrame:
     try:
         plain = frame.select(F.expr(expression).alias(name))
-        attempted = frame.withColumn(attempt, _try_eval(F.struct(F.expr(expression).alias("value"))))
+        attempted = frame.withColumn(_attempt(name), _try_eval(F.struct(F.expr(expression).alias("value"))))
     except (AnalysisException, ParseException) as error:
         message = str(error).splitlines()[0]
         raise DefinitionError(
@@ -55,12 +67,9 @@ def _analyzed(frame: DataFrame) -> Any:
 
 
 def _try_eval(column: Column) -> Column:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.classic.column import Column as ClassicColumn
-
     session = SparkSession.getActiveSession()
     assert session is not None
     spark = session.sparkContext._jvm.org.apache.spark.sql  # type: ignore[union-attr]
     expressions = spark.classic.ExpressionUtils
-    wrapped = spark.catalyst.expressions.TryEval(expressions.expression(column._jc))  # type: ignore[attr-defined]
+    wrapped = spark.catalyst.expressions.TryEval(expressions.expression(column._jc))
     return ClassicColumn(expressions.column(wrapped))

@@ -14,16 +14,18 @@ from freshet.config import Definition
 from freshet.errors import FreshetError, LoadStateError
 from freshet.home import LoadHome
 from freshet.streaming import sources
-from freshet.streaming.batch import BatchLoader, Listener, Settings, fact_schema
+from freshet.streaming.batch import BatchLoader, Listener
 from freshet.streaming.checkpoint import BatchInput, Checkpoint
 from freshet.streaming.lease import Lease, held_lease
 from freshet.streaming.plan import Plan, batch_sections, read_plan, stream_id
+from freshet.streaming.planning import Planner
+from freshet.streaming.rows import fact_schema
 from freshet.streaming.session import build_session
 from freshet.streaming.tables import LoadTables, check_fit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_SECONDS = 0.2
 
@@ -57,7 +59,7 @@ class EnrichResult:
         self.parked += row["parked"]
 
 
-class StopRequested(Exception):
+class StopRequested(Exception):  # noqa: N818 - a signal, not an error
     """Raised inside a micro-batch that must not begin: Spark plans it again at the next start."""
 
 
@@ -82,7 +84,7 @@ def enrich(
     listener: Listener = lambda step, batch: None,
     with_lease: bool = True,
 ) -> EnrichResult:
-    """Load what the stream has, until idle, for a time, or until SIGTERM; micro-batches are never cut short."""
+    """Load the stream until idle, for a time, or until SIGTERM; no micro-batch is cut short."""
     started = time.monotonic()
     lease_or_not = held_lease(definition.load, waiting=report) if with_lease else nullcontext()
     with lease_or_not as lease:
@@ -120,14 +122,16 @@ class Run:
     def go(self) -> None:
         check_fit(self.checkpoint, LoadTables(self.definition), self.stream_id)
         self._finish_pending()
-        splits = sources.split_settings(self.spark)
-        self._create_tables(self.definition, splits)
+        planner = self._planner(self.definition, sources.split_settings(self.spark))
+        self._create_tables(planner)
         while not self.stop.due():
-            loaded = self._stream(self.definition, splits)
+            loaded = self._stream(planner)
             if self.options.until_idle and not loaded:
                 break
         if self.stop.lease is not None and self.stop.lease.lost:
-            raise LoadStateError(f"Another driver has taken load {self.definition.load!r} over; this one stops.")
+            raise LoadStateError(
+                f"Another driver has taken load {self.definition.load!r} over; this one stops."
+            )
 
     def _finish_pending(self) -> None:
         """Run a batch that was begun under another definition, or with other splits, as it was planned."""
@@ -135,32 +139,38 @@ class Run:
         plan = read_plan(self.definition.load, pending) if pending is not None else None
         if plan is None or not self._differs(plan):
             return
-        self.report(f"batch {plan.batch} was begun under an earlier definition or set-up and is finished under it")
-        definition = plan.load_definition()
-        self._create_tables(definition, plan.splits)
-        self._stream(definition, plan.splits, only_one=True)
+        self.report(
+            f"batch {plan.batch} was begun under an earlier definition or set-up and is finished under it"
+        )
+        planner = self._planner(plan.load_definition(), plan.splits)
+        self._create_tables(planner)
+        self._stream(planner, only_one=True)
 
     def _differs(self, plan: Plan) -> bool:
-        return (
-            batch_sections(plan.definition) != batch_sections(self.definition.as_dict())
-            or dict(plan.splits) != sources.split_settings(self.spark)
+        return batch_sections(plan.definition) != batch_sections(self.definition.as_dict()) or dict(
+            plan.splits
+        ) != sources.split_settings(self.spark)
+
+    def _create_tables(self, planner: Planner) -> None:
+        plan = planner.propose(batch=0, batch_input=BatchInput((), ""))
+        schema = fact_schema(self.spark, planner.definition, plan)
+        LoadTables(planner.definition).create(self.spark, schema)
+
+    def _planner(self, definition: Definition, splits: Mapping[str, str]) -> Planner:
+        return Planner(
+            definition,
+            self.stream_id,
+            splits,
+            time_zone=str(self.spark.conf.get("spark.sql.session.timeZone")),
+            algorithm=self.options.algorithm,
+            memory=self.options.memory,
         )
 
-    def _create_tables(self, definition: Definition, splits: Mapping[str, str]) -> None:
-        loader = self._loader(definition, splits)
-        plan = loader._proposal(0, BatchInput((), ""))
-        LoadTables(definition).create(self.spark, fact_schema(self.spark, definition, plan))
-
-    def _loader(self, definition: Definition, splits: Mapping[str, str]) -> BatchLoader:
-        settings = Settings(self.options.algorithm, self.options.memory)
-        return BatchLoader(self.spark, definition, self.stream_id, settings, splits, self.listener)
-
-    def _stream(self, definition: Definition, splits: Mapping[str, str], only_one: bool = False) -> int:
+    def _stream(self, planner: Planner, only_one: bool = False) -> int:
         """Run the streaming query once; the number of batches it loaded comes back."""
-        for name, value in splits.items():
+        for name, value in planner.splits.items():
             self.spark.conf.set(name, value)
-        query = Query(self, self._loader(definition, splits), only_one)
-        return query.run(definition)
+        return Query(self, BatchLoader(self.spark, planner, self.listener), only_one).run()
 
 
 class Query:
@@ -174,10 +184,10 @@ class Query:
         self.busy = False
         self.error: Exception | None = None
 
-    def run(self, definition: Definition) -> int:
-        query = self._start(definition)
+    def run(self) -> int:
+        query = self._start(self.loader.definition)
         try:
-            while not query.awaitTermination(POLL_SECONDS):
+            while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
                 if self._over() and not self.busy:
                     query.stop()
         except Exception as error:

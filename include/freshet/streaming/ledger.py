@@ -4,16 +4,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from freshet.streaming.plan import Plan
 from freshet.streaming.transactions import Commit
 
-if TYPE_CHECKING:
-    from freshet.streaming.batch import Tally
+SUMMED = (
+    "tuples_in",
+    "joined",
+    "unmatched",
+    "hot",
+    "cold",
+    "iterations",
+    "page_reads",
+    "bytes_read",
+    "evictions",
+)
 
-SUMMED = ("tuples_in", "joined", "unmatched", "hot", "cold", "iterations", "page_reads", "bytes_read", "evictions")
+
+@dataclass
+class Tally:
+    """What a joined batch holds, counted before anything is written."""
+
+    rows_in: int = 0
+    facts: int = 0
+    refused: int = 0
+    parked_by_reason: Counter[str] = field(default_factory=Counter)
+    max_event_time: datetime | None = None
+    tasks: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @property
+    def parked(self) -> int:
+        return sum(self.parked_by_reason.values())
 
 
 def ledger_row(

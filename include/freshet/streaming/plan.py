@@ -73,7 +73,9 @@ def read_plan(load: str, batch: int) -> Plan | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
-        raise LoadStateError(f"The plan {file} cannot be read ({error}). Restore it from a backup.") from error
+        raise LoadStateError(
+            f"The plan {file} cannot be read ({error}). Restore it from a backup."
+        ) from error
 
 
 def create_plan(load: str, proposed: Plan) -> Plan:
@@ -121,12 +123,12 @@ def replan(definition: Definition) -> int:
     with held_lease(load):
         batch = Checkpoint(LoadHome(load).checkpoint).pending()
         if batch is None or not plan_file(load, batch).exists():
-            raise LoadStateError(f"Load {load!r} has no unfinished batch with a plan; there is nothing to replan.")
+            raise LoadStateError(f"Load {load!r} has no unfinished batch with a plan to replace.")
         carrying = LoadTables(definition).carrying(stream_id(load), batch)
         if carrying:
             raise LoadStateError(
-                f"Batch {batch} of load {load!r} is already written to {', '.join(carrying)}; its plan must stay. "
-                "Put right what its plan names (see the plan file) and run enrich again."
+                f"Batch {batch} of load {load!r} is already written to {', '.join(carrying)}; its plan "
+                "must stay. Put right what its plan names (see the plan file) and run enrich again."
             )
         file = plan_file(load, batch)
         file.rename(file.with_name(f"{file.name}.replaced-{int(time.time())}"))

@@ -61,7 +61,8 @@ def _wrong_type(values: Mapping[str, Any], columns: Mapping[str, str]) -> Fault 
     if not values:
         return None
     return _fault(
-        WRONG_TYPE, "; ".join(f"{name}: {json.dumps(value)} is not {columns[name]}" for name, value in values.items())
+        WRONG_TYPE,
+        "; ".join(f"{name}: {json.dumps(value)} is not {columns[name]}" for name, value in values.items()),
     )
 
 

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from freshet.config import Definition
 from freshet.config.types import is_nested, to_arrow
 from freshet.errors import FreshetError
 from freshet.home import resolve
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 CORRUPT = "_corrupt"
 
@@ -44,14 +44,12 @@ def split_settings(spark: SparkSession) -> dict[str, str]:
 
 def read_stream(spark: SparkSession, definition: Definition, max_files: int) -> DataFrame:
     """The stream of a definition: unparsed lines, or Parquet rows, with their file and block."""
-    from pyspark.sql import functions as F
-
     stream = definition.stream
     folder = resolve(stream.path)
     if not folder.is_dir():
         raise FreshetError(
-            f"The stream of load {definition.load!r} reads the folder {folder} (stream.path), which does not exist. "
-            "Create it, or correct the path."
+            f"The stream of load {definition.load!r} reads the folder {folder} (stream.path), which does not "
+            "exist. Create it, or correct the path."
         )
     reader = spark.readStream.option("maxFilesPerTrigger", max_files)
     if stream.max_bytes_per_batch:
@@ -65,15 +63,11 @@ def read_stream(spark: SparkSession, definition: Definition, max_files: int) -> 
 
 
 def _position(block: Column) -> list[Column]:
-    from pyspark.sql import functions as F
-
     return [F.col("_metadata.file_path").alias("_file"), block.alias("_block")]
 
 
 def parse(frame: DataFrame, definition: Definition) -> DataFrame:
     """The records of a batch as typed columns, none dropped."""
-    from pyspark.sql import functions as F
-
     stream = definition.stream
     columns = [F.col(name) for name in stream.columns]
     if stream.format == "parquet":
@@ -96,8 +90,6 @@ def parse(frame: DataFrame, definition: Definition) -> DataFrame:
 
 def _suspect_json(definition: Definition) -> Column:
     """Lines that may hold more than one JSON value: Spark's parser reads the first and ignores the rest."""
-    from pyspark.sql import functions as F
-
     nested = any(is_nested(ddl) for ddl in definition.stream.columns.values())
     between = r"\}\s*\{" if nested else r"\}[\s,;]*\{"
     return F.col("_raw").rlike(between) | ~F.rtrim("_raw").endswith("}")
@@ -111,7 +103,16 @@ def _csv_options(definition: Definition) -> dict[str, str]:
 
 def has_header(definition: Definition) -> bool:
     """Whether the first line of each file names the columns."""
-    return definition.stream.format == "csv" and definition.stream.options.get("header", "false").lower() == "true"
+    return (
+        definition.stream.format == "csv"
+        and definition.stream.options.get("header", "false").lower() == "true"
+    )
+
+
+def delimiter(definition: Definition) -> str:
+    """What separates the fields of a CSV line."""
+    options = definition.stream.options
+    return options.get("delimiter") or options.get("sep") or ","
 
 
 def _schema(definition: Definition) -> str:
@@ -138,9 +139,6 @@ def local_path(uri: str) -> Path:
 
 
 def _parquet_problem(definition: Definition, file: Path) -> str | None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         schema = pq.read_schema(file)
     except (pa.ArrowException, OSError) as error:
@@ -155,8 +153,6 @@ def _parquet_problem(definition: Definition, file: Path) -> str | None:
 
 def _readable_as(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether Spark reads a Parquet column of one type as the other without loss."""
-    import pyarrow as pa
-
     if pa.types.is_integer(found) and pa.types.is_integer(wanted):
         return bool(pa.types.is_signed_integer(found) and found.bit_width <= wanted.bit_width)
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
@@ -171,9 +167,8 @@ def _readable_as(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _header_problem(definition: Definition, file: Path) -> str | None:
-    delimiter = definition.stream.options.get("delimiter", definition.stream.options.get("sep", ","))
     with file.open(encoding="utf-8", errors="replace", newline="") as lines:
-        first = next(csv.reader(lines, delimiter=delimiter), [])
+        first = next(csv.reader(lines, delimiter=delimiter(definition)), [])
     names = [name.strip() for name in first]
     if not names or names == list(definition.stream.columns):
         return None

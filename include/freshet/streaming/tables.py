@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from delta.tables import DeltaTable as SparkDeltaTable
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from freshet.config import Definition
 from freshet.errors import LoadStateError
 from freshet.home import LoadHome
 from freshet.streaming.checkpoint import NONE, Checkpoint
 from freshet.streaming.transactions import Commit, find_commit, last_transaction
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 FACT_COLUMNS = "_batch bigint, _loaded_at timestamp"
 """What Freshet adds to the columns of the definition."""
@@ -42,7 +42,13 @@ BATCHES_SCHEMA = """
         seconds double, seconds_by_phase map<string,double>>>
 """
 
-RACE_ERRORS = ("ConcurrentTransaction", "ConcurrentAppend", "MetadataChanged", "ProtocolChanged", "ALREADY_EXISTS")
+RACE_ERRORS = (
+    "ConcurrentTransaction",
+    "ConcurrentAppend",
+    "MetadataChanged",
+    "ProtocolChanged",
+    "ALREADY_EXISTS",
+)
 RACE_ATTEMPTS = 5
 
 
@@ -62,25 +68,25 @@ class LoadTables:
 
     def create(self, spark: SparkSession, facts: StructType) -> None:
         """Create the tables that are not there; let the fact table take up new columns."""
-        from pyspark.sql.types import StructType
-
         _create(spark, self.facts, facts, self.partition_by)
-        _create(spark, self.parked, StructType.fromDDL(PARKED_SCHEMA))
-        _create(spark, self.batches, StructType.fromDDL(BATCHES_SCHEMA))
+        _create(spark, self.parked, _from_ddl(PARKED_SCHEMA))
+        _create(spark, self.batches, _from_ddl(BATCHES_SCHEMA))
         self._evolve(spark, facts)
 
     def _evolve(self, spark: SparkSession, wanted: StructType) -> None:
         """Add the columns the definition has gained; refuse every other difference."""
-        from pyspark.sql.types import StructType
-
-        there = {field.name: field.dataType for field in spark.read.format("delta").load(str(self.facts)).schema}
+        there = {
+            field.name: field.dataType for field in spark.read.format("delta").load(str(self.facts)).schema
+        }
         problems = [
             f"column {field.name!r} is {there[field.name].simpleString()} in the table and "
             f"{field.dataType.simpleString()} in the definition"
             for field in wanted
             if field.name in there and there[field.name] != field.dataType
         ]
-        problems += [f"column {name!r} is no longer in the definition" for name in there if name not in wanted.names]
+        problems += [
+            f"column {name!r} is no longer in the definition" for name in there if name not in wanted.names
+        ]
         if problems:
             raise LoadStateError(
                 f"The fact table {self.facts} does not fit the definition of load {self.load!r}: "
@@ -101,7 +107,10 @@ class LoadTables:
 def append(frame: DataFrame, table: Path, stream_id: str, batch: int) -> Commit:
     """Append a batch to a table unless the table carries it; the commit that does comes back."""
     writer = (
-        frame.write.format("delta").mode("append").option("txnAppId", stream_id).option("txnVersion", str(batch))
+        frame.write.format("delta")
+        .mode("append")
+        .option("txnAppId", stream_id)
+        .option("txnVersion", str(batch))
     )
     _through_races(lambda: writer.save(str(table)))
     commit = find_commit(table, stream_id, batch)
@@ -125,26 +134,27 @@ def check_fit(checkpoint: Checkpoint, tables: LoadTables, stream_id: str) -> Non
     if last > planned:
         state = "has no batch" if planned == NONE else f"ends at batch {planned}"
         raise LoadStateError(
-            f"The tables of load {tables.load!r} carry batch {last}, but the checkpoint {checkpoint.folder} {state}: "
-            f"it was deleted or rolled back, and going on would lose records. Restore the checkpoint of batch {last}, "
-            f"or empty the load and read the stream again with `freshet reset {tables.load}`."
+            f"The tables of load {tables.load!r} carry batch {last}, but the checkpoint "
+            f"{checkpoint.folder} {state}: it was deleted or rolled back, and going on would lose records. "
+            f"Restore the checkpoint of batch {last}, or empty the load and read the stream again with "
+            f"`freshet reset {tables.load}`."
         )
     if carried["batches"] < committed:
         raise LoadStateError(
-            f"The checkpoint {checkpoint.folder} has committed batch {committed}, but the table {tables.batches} "
-            f"ends at batch {carried['batches']}: tables were deleted or rolled back. Restore them, "
-            f"or empty the load and read the stream again with `freshet reset {tables.load}`."
+            f"The checkpoint {checkpoint.folder} has committed batch {committed}, but the table "
+            f"{tables.batches} ends at batch {carried['batches']}: tables were deleted or rolled back. "
+            f"Restore them, or empty the load and read the stream again with `freshet reset {tables.load}`."
         )
     _check_ledger(tables, stream_id, carried)
 
 
 def _check_ledger(tables: LoadTables, stream_id: str, carried: dict[str, int]) -> None:
     """Refuse when a table has lost batches that the ledger says it was given."""
-    from deltalake import DeltaTable
-
     if carried["batches"] == NONE:
         return
-    ledger = DeltaTable(str(tables.batches)).to_pyarrow_table(columns=["batch", "stream_id", "facts", "parked"])
+    ledger = DeltaTable(str(tables.batches)).to_pyarrow_table(
+        columns=["batch", "stream_id", "facts", "parked"]
+    )
     for name in ("facts", "parked"):
         given = [
             row["batch"] for row in ledger.to_pylist() if row["stream_id"] == stream_id and row[name] > 0
@@ -152,20 +162,24 @@ def _check_ledger(tables: LoadTables, stream_id: str, carried: dict[str, int]) -
         if given and carried[name] < max(given):
             raise LoadStateError(
                 f"The ledger of load {tables.load!r} has given batch {max(given)} to {name}, but the table "
-                f"{tables.all()[name]} ends at batch {carried[name]}: it was deleted or rolled back. Restore it, "
-                f"or empty the load and read the stream again with `freshet reset {tables.load}`."
+                f"{tables.all()[name]} ends at batch {carried[name]}: it was deleted or rolled back. "
+                f"Restore it, or empty the load and read the stream again with `freshet reset {tables.load}`."
             )
 
 
 def _create(spark: SparkSession, path: Path, schema: StructType, partition_by: tuple[str, ...] = ()) -> None:
-    from delta.tables import DeltaTable
-
-    if DeltaTable.isDeltaTable(spark, str(path)):
+    if SparkDeltaTable.isDeltaTable(spark, str(path)):
         return
-    builder = DeltaTable.createIfNotExists(spark).location(str(path)).addColumns(schema)
+    builder = SparkDeltaTable.createIfNotExists(spark).location(str(path)).addColumns(schema)
     if partition_by:
         builder = builder.partitionedBy(*partition_by)
     _through_races(builder.execute)
+
+
+def _from_ddl(ddl: str) -> StructType:
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    return schema
 
 
 def _through_races(action: Callable[[], object]) -> None:

@@ -147,7 +147,9 @@ class Partition:
         rows = pa.array([row for row, _ in broken])
         bad = batch.take(rows)
         self._park(
-            bad.set_column(bad.schema.get_field_index("_raw"), "_raw", pa.array(_texts(bad["_raw"]), pa.string())),
+            bad.set_column(
+                bad.schema.get_field_index("_raw"), "_raw", pa.array(_texts(bad["_raw"]), pa.string())
+            ),
             _reason=pa.array([fault.reason for _, fault in broken]),
             _detail=pa.array([fault.detail for _, fault in broken]),
         )
@@ -219,7 +221,9 @@ class Partition:
         budget = Budget(lookup.memory, f"lookup {lookup.name}")
         return registry.create(lookup.algorithm, store, budget, lookup.settings)
 
-    def _with_master(self, stream: pa.RecordBatch, master: pa.RecordBatch, lookup: LookupTask) -> pa.RecordBatch:
+    def _with_master(
+        self, stream: pa.RecordBatch, master: pa.RecordBatch, lookup: LookupTask
+    ) -> pa.RecordBatch:
         added = {new: self._typed(new, master[old]) for new, old in lookup.add.items()}
         return _with_columns(stream, added)
 
@@ -302,7 +306,7 @@ def _mask(values: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def _texts(raw: pa.Array) -> list[str]:
-    """Raw records as text that every reader of the parked table can read: bytes that are not UTF-8 become escapes."""
+    """Raw records as text that any reader of the parked table can read: other bytes become escapes."""
     return [value.decode(errors="backslashreplace") for value in raw.cast(pa.binary()).to_pylist()]
 
 
