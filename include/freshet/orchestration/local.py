@@ -1,4 +1,4 @@
-"""A private Airflow on this machine, under FRESHET_HOME/airflow: what `make up`, `make down` and `make demo` run.
+"""A private Airflow on this machine, under FRESHET_HOME/airflow, for `make up`, `make down` and `make demo`.
 
 It listens on 127.0.0.1 only, uses SQLite and the LocalExecutor, and has a session for each component, so
 that `down` can prove that no process is left. It is for development and for the demo; see docs/airflow.md for
@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Leader:
-    """The process that leads a component's session; the start time tells it from a later process of that id."""
+    """The process that leads a component's session; its start time tells it from later ones of that id."""
 
     pid: int
     started: float
@@ -110,9 +110,9 @@ class LocalAirflow:
         self._write_state(port, leaders)
         try:
             self._wait_until_healthy(say)
-            with_client = self.client()
-            with_client.set_pool(SPARK_POOL, SPARK_POOL_SLOTS, SPARK_POOL_DESCRIPTION)
-            with_client.close()
+            client = self.client()
+            client.set_pool(SPARK_POOL, SPARK_POOL_SLOTS, SPARK_POOL_DESCRIPTION)
+            client.close()
         except BaseException:
             self.stop(say)
             raise
@@ -134,7 +134,7 @@ class LocalAirflow:
         self.state_file.unlink(missing_ok=True)
 
     def environment(self, port: int) -> dict[str, str]:
-        """The settings of every component; what the caller's shell says of other Airflows does not reach them."""
+        """The settings of every component; those the caller has for other Airflows do not reach them."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")}
         url = f"http://{HOST}:{port}"
         master = os.environ.get("FRESHET_SPARK_MASTER", "local[*]")
@@ -158,6 +158,8 @@ class LocalAirflow:
             "AIRFLOW__API__HOST": HOST,
             "AIRFLOW__API__PORT": str(port),
             "AIRFLOW__API__WORKERS": "1",
+            # What the machine calls itself is asked of a name server otherwise.
+            "AIRFLOW__CORE__HOSTNAME_CALLABLE": "freshet.orchestration.local.loopback",
             # Tasks find the server by it; with the wrong port every task fails while all looks healthy.
             "AIRFLOW__API__BASE_URL": url,
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
@@ -244,6 +246,11 @@ class LocalAirflow:
         return sessions.members([leader.pid for leader in self._leaders().values()])
 
 
+def loopback() -> str:
+    """The name under which the components know this machine."""
+    return HOST
+
+
 def airflow_command() -> list[str]:
     """The command line of this interpreter's Airflow."""
     return [sys.executable, "-m", "airflow"]
@@ -255,7 +262,7 @@ def choose_port(port: int | None = None) -> int:
     try:
         number = int(asked or 0)
     except ValueError:
-        raise FreshetError(f"FRESHET_AIRFLOW_PORT is {asked!r}. Set it to a port number such as 8080.") from None
+        raise FreshetError(f"FRESHET_AIRFLOW_PORT is {asked!r}. Set it to a port such as 8080.") from None
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -275,7 +282,7 @@ def require_free_space(folder: Path) -> None:
     if free < FREE_BYTES_NEEDED:
         raise FreshetError(
             f"Only {free / 1e6:.0f} MB are free on the disk of {folder}; Freshet needs "
-            f"{FREE_BYTES_NEEDED / 1e9:.0f} GB. Free some space, or set FRESHET_HOME to a folder on another disk."
+            f"{FREE_BYTES_NEEDED / 1e9:.0f} GB. Free some space, or set FRESHET_HOME to another disk."
         )
 
 

@@ -1,4 +1,4 @@
-"""Processes by session: every process that a component of the local Airflow started, and an end to all of them.
+"""Processes by session: every process that a component of the local Airflow started, and their end.
 
 A component leads its own session. Airflow's tasks and Spark's Python workers move into process groups of
 their own, but stay in the session, so the session finds them all and nothing else.
@@ -6,6 +6,7 @@ their own, but stay in the session, so the session finds them all and nothing el
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -47,13 +48,28 @@ def wait_until_empty(sessions: Iterable[int], seconds: float) -> bool:
 
 
 def end_session(session: int, polite_seconds: float) -> None:
-    """End a session completely: its leader's group is asked, then every process told, then killed."""
+    """End a session completely: asked in the right order, then every process told, then killed.
+
+    Only the leaders of process groups are asked: the component itself, which then starts nothing new and
+    waits, and the tasks, which end what they started and report how they ended.
+    """
+    signal_all((process for process in members([session]) if _leads_a_group(process)), signal.SIGTERM)
+    if not wait_until_empty([session], polite_seconds):
+        signal_all(members([session]), signal.SIGTERM)
+        if not wait_until_empty([session], 5.0):
+            signal_all(members([session]), signal.SIGKILL)
+            wait_until_empty([session], 5.0)
+    _bury(session)
+
+
+def _leads_a_group(process: psutil.Process) -> bool:
     try:
-        os.killpg(session, signal.SIGINT)
+        return os.getpgid(process.pid) == process.pid
     except ProcessLookupError:
-        pass
-    for number, seconds in ((None, polite_seconds), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-        if number is not None:
-            signal_all(members([session]), number)
-        if wait_until_empty([session], seconds):
-            return
+        return False
+
+
+def _bury(pid: int) -> None:
+    """Take a dead child out of the process table, if it was a child of this process."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

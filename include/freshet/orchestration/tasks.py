@@ -1,0 +1,65 @@
+"""The tasks that need no Spark: filling master tables, counting keys, publishing snapshots.
+
+Each imports what it needs when it runs: a DAG file is parsed every few seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from airflow.sdk import Asset, task
+
+from freshet.config import Definition, find_definition
+from freshet.orchestration.assets import snapshot_asset
+from freshet.orchestration.connections import connections_of
+
+log = logging.getLogger("freshet")
+
+
+def snapshots(definition: Definition) -> list[Asset]:
+    """What `sort` produces."""
+    return [snapshot_asset(definition.load, lookup.name) for lookup in definition.lookups]
+
+
+@task
+def provision(load: str) -> None:
+    """Create and fill the master tables of the demo; other tables are left as they are."""
+    from freshet.master.provision import provision as fill
+
+    definition = find_definition(load)
+    with connections_of(definition):
+        fill(definition, progress=log_progress)
+
+
+@task
+def count(load: str) -> None:
+    """Count how often each key of each lookup is asked for, in the facts or in a sample of the stream."""
+    from freshet.frequency.count import count_keys
+
+    definition = find_definition(load)
+    for lookup in definition.lookups:
+        counted = count_keys(definition, lookup)
+        log.info("Counts of the lookup %s: %s", lookup.name, counted or "none, nothing has been read yet")
+
+
+@task
+def sort(load: str) -> dict[str, int]:
+    """Rank the master rows of each lookup by the last counts and publish the snapshots; their versions."""
+    from freshet.home import LoadHome
+    from freshet.master.sort import sort_master
+
+    definition = find_definition(load)
+    versions = {}
+    with connections_of(definition):
+        for lookup in definition.lookups:
+            counts = LoadHome(load).counts(lookup.name)
+            versions[lookup.name] = sort_master(
+                definition, lookup, counts if counts.exists() else None, progress=log_progress
+            )
+            log.info("Published snapshot %d of the lookup %s", versions[lookup.name], lookup.name)
+    return versions
+
+
+def log_progress(step: str, done: int, total: int | None) -> None:
+    """Progress as lines of the task's log."""
+    log.info("%s: %s%s", step, f"{done:,}", f" of {total:,}" if total else "")
