@@ -12,7 +12,7 @@ import pyarrow as pa
 from freshet.errors import FreshetError
 from freshet.queries import query
 
-SORT_MEMORY = 512 * 1024 * 1024
+WORK_MEMORY = 512 * 1024 * 1024
 LEAST_MEMORY = 128 * 1024 * 1024
 _MEMORY_A_THREAD = 128 * 1024 * 1024
 

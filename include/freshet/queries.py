@@ -13,7 +13,7 @@ def _text(name: str) -> str:
 
 
 def query(name: str, **identifiers: str) -> str:
-    """The statement in `sql/<name>.sql`, with its {placeholders} filled with quoted identifiers.
+    """The statement in `sql/<name>.sql`, with its {placeholders} filled with names, quoted by the caller.
 
     Values never come in this way: they are bound as parameters when the statement is executed.
     """

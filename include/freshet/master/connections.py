@@ -112,7 +112,8 @@ def _parse(variable: str, value: str) -> URL:
         # The value holds a password: neither it nor the parser's complaint is shown.
         raise MasterError(
             f"{variable} is not a database connection: write "
-            "mysql+pymysql://USER:PASSWORD@HOST:3306/DATABASE (special characters in the password percent-encoded) or sqlite:////ABSOLUTE/PATH"
+            "mysql+pymysql://USER:PASSWORD@HOST:3306/DATABASE (special characters in the password "
+            "percent-encoded) or sqlite:////ABSOLUTE/PATH"
         ) from None
     return url
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlalchemy import Select, column, inspect, select, text
@@ -13,8 +13,11 @@ from sqlalchemy.engine import Engine
 
 from freshet.errors import MasterError
 from freshet.master.column_types import UNSIGNED_BIGINT, WrongValueError, arrow_type, to_array
-from freshet.master.connections import database_errors, describe
+from freshet.master.connections import database_errors, describe, engine_for
 from freshet.queries import query
+
+if TYPE_CHECKING:
+    from freshet.config import Lookup
 
 BATCH_BYTES = 4 * 1024 * 1024
 _FIRST_ROWS = 1_000
@@ -84,6 +87,12 @@ def _field(engine: Engine, table: str, name: str, declared: str, is_key: bool) -
             "use an integer or text column"
         )
     return pa.field(name, arrow)
+
+
+def lookup_schema(lookup: Lookup) -> pa.Schema:
+    """The columns a lookup needs of its master table: the key, then those it adds."""
+    columns = dict.fromkeys([lookup.key, *lookup.add.values()])
+    return table_schema(engine_for(lookup.connection), lookup.table, list(columns), lookup.key)
 
 
 def read_batches(

@@ -48,7 +48,8 @@ def _open_counts(path: Path, rows: int) -> npt.NDArray[np.int64]:
 class SnapshotWriter:
     """A snapshot while it is written.
 
-    It is fed all rows in rank order and then published, or leaves no trace. Memory is bounded by a page and a fed batch, besides what the index needs.
+    It is fed all rows in rank order and then published, or leaves no trace. Memory is bounded by a page
+    and a fed batch, besides what the index needs.
     """
 
     def __init__(

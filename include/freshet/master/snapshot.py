@@ -74,8 +74,8 @@ class SnapshotStore:
         missing = [name for name in wanted.values() if name not in stored]
         if missing:
             raise SnapshotError(
-                f"snapshot {path} has no column {', '.join(missing)}, only {', '.join(stored)}. It was sorted "
-                f"under another definition: publish one for this with `freshet sort {path.parents[2].name}`"
+                f"snapshot {path} has no column {', '.join(missing)}, only {', '.join(stored)}. It was "
+                f"sorted under another definition: publish one with `freshet sort {path.parents[2].name}`"
             )
         self._positions = [stored.index(name) for name in wanted.values()]
         try:

@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from freshet.errors import MasterError
+from freshet.frequency.count import COUNTED_FROM, count_keys
 from freshet.home import LoadHome
 from freshet.master.connections import describe, engine_for
-from freshet.master.database import read_batches, table_schema
+from freshet.master.database import lookup_schema, read_batches
 from freshet.master.files import scratch
 from freshet.master.publish import SnapshotWriter, choose_page_rows
 from freshet.master.retention import retain
-from freshet.outofcore import SORT_MEMORY, OutOfMemoryError, bounded_database
+from freshet.outofcore import WORK_MEMORY, OutOfMemoryError, bounded_database
 from freshet.progress import Progress, silent
 from freshet.queries import duckdb_name, query
 
@@ -30,18 +31,25 @@ if TYPE_CHECKING:
 NOTHING = "nothing"
 """What rows are ranked by when nothing is known of their use: they stand in the order of their keys."""
 
-COUNTED_FROM = b"freshet.counted_from"
-"""The metadata of a file of counts that says where they come from."""
-
 _COUNT = "_freshet_count"
 _FETCH_ROWS = 16_384
+
+
+def sort(definition: Definition, progress: Progress = silent, memory: int = WORK_MEMORY) -> dict[str, int]:
+    """Count, rank and publish every lookup of a load; the new version of each."""
+    published = {}
+    for lookup in definition.lookups:
+        progress(f"counting {lookup.name} keys", 0, None)
+        counts = count_keys(definition, lookup)
+        published[lookup.name] = sort_master(definition, lookup, counts, memory, progress)
+    return published
 
 
 def sort_master(
     definition: Definition,
     lookup: Lookup,
     counts: Path | None,
-    memory: int = SORT_MEMORY,
+    memory: int = WORK_MEMORY,
     progress: Progress = silent,
 ) -> int:
     """Rank a lookup's master rows and publish them as the next version of its snapshot; that version.
@@ -69,12 +77,6 @@ def sort_master(
             version = writer.publish()
     retain(definition.load, lookup.name)
     return version
-
-
-def lookup_schema(lookup: Lookup) -> pa.Schema:
-    """The columns a lookup needs of its master table: the key, then those it adds."""
-    columns = dict.fromkeys([lookup.key, *lookup.add.values()])
-    return table_schema(engine_for(lookup.connection), lookup.table, list(columns), lookup.key)
 
 
 def _ranked_by(counts: Path | None) -> str:

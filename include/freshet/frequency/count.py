@@ -1,0 +1,143 @@
+"""Counting how often the stream asks for each key of a lookup.
+
+The facts know best: they are all that was loaded. Before there are any, a sample of the stream's newest
+files stands in. The cost is bounded in both: the newest rows, up to a number, in DuckDB under a memory limit.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from freshet.frequency.sample import MOST_ROWS, sample
+from freshet.home import LoadHome
+from freshet.master.files import replacing, scratch
+from freshet.master.snapshot import latest, read_pages, snapshot_path
+from freshet.outofcore import WORK_MEMORY, bounded_database
+from freshet.queries import duckdb_name, query
+
+if TYPE_CHECKING:
+    from freshet.config import Definition, Lookup
+
+FACTS = "facts"
+STREAM = "stream"
+COUNTED_FROM = b"freshet.counted_from"
+"""The metadata of a file of counts that says where they come from."""
+
+log = logging.getLogger(__name__)
+
+MOST_FACTS = 20_000_000
+_FETCH_ROWS = 65_536
+
+
+def count_keys(definition: Definition, lookup: Lookup, memory: int = WORK_MEMORY) -> Path | None:
+    """Count the keys of a lookup and keep the counts (Parquet: key, count); None when nothing is known."""
+    target = LoadHome(definition.load).counts(lookup.name)
+    with scratch("count") as work, bounded_database(work, memory) as database:
+        source = _from_facts(database, definition, lookup)
+        if source is None:
+            source = _from_stream(database, definition, lookup)
+        if source is None:
+            return None
+        _write(database, target, source)
+    return target
+
+
+def _from_facts(database: duckdb.DuckDBPyConnection, definition: Definition, lookup: Lookup) -> str | None:
+    """Fill the table of counts from the facts, if they tell the key of each row; where they came from."""
+    facts = LoadHome(definition.load).facts(definition.facts.table)
+    files = _newest_facts(facts)
+    if not files:
+        return None
+    columns = definition.facts.columns
+    if lookup.stream_key in columns:
+        _count(database, "frequency/facts_by_key", files, column=lookup.stream_key)
+        return FACTS
+    for added in (name for name in lookup.add if name in columns):
+        if _map_to_keys(database, definition, lookup, lookup.add[added]):
+            _count(database, "frequency/facts_by_added", files, column=added)
+            return FACTS
+    return None
+
+
+def _newest_facts(path: Path) -> list[str]:
+    """The fact table's newest files, as many as hold a bounded number of rows."""
+    try:
+        table = DeltaTable(str(path))
+    except TableNotFoundError:
+        return []
+    actions = pa.table(table.get_add_actions(flatten=True)).sort_by([("modification_time", "descending")])
+    chosen: list[str] = []
+    rows = 0
+    for name, records in zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True):
+        if rows >= MOST_FACTS:
+            break
+        chosen.append(str(path / name))
+        rows += records or 0
+    return chosen
+
+
+def _map_to_keys(
+    database: duckdb.DuckDBPyConnection, definition: Definition, lookup: Lookup, column: str
+) -> bool:
+    """Bring in which key each value of a master column belongs to; false if it does not tell."""
+    version = latest(definition.load, lookup.name)
+    if version is None:
+        return False
+    path = snapshot_path(definition.load, lookup.name, version)
+    pages = read_pages(path, {"key": lookup.key, "added": column})
+    first = next(pages, None)
+    if first is None:
+        return False
+    database.register("source", first)
+    database.execute(query("frequency/create_keys"))
+    for page in pages:
+        database.register("source", page)
+        database.execute(query("frequency/load_keys"))
+    database.unregister("source")
+    rows, values = _row(database, query("frequency/are_unique"))
+    if rows != values:
+        database.execute(query("frequency/drop_keys"))
+    return rows == values
+
+
+def _count(database: duckdb.DuckDBPyConnection, name: str, files: list[str], column: str) -> None:
+    database.execute(query(name, column=duckdb_name(column)), [files])
+
+
+def _from_stream(database: duckdb.DuckDBPyConnection, definition: Definition, lookup: Lookup) -> str | None:
+    """Fill the table of counts from the stream's newest files, if they have the key; where they came from."""
+    try:
+        records = sample(database, definition.stream, lookup.stream_key)
+        if records is None:
+            return None
+        records.create_view("sample")
+        column = duckdb_name(lookup.stream_key)
+        database.execute(query("frequency/sample", column=column, rows=str(MOST_ROWS)))
+    except duckdb.Error as error:
+        # Ranks are an optimisation: a stream that cannot be sampled must not keep its load from starting.
+        log.warning("The stream of %s cannot be sampled: %s", definition.load, str(error).splitlines()[0])
+        return None
+    return STREAM
+
+
+def _write(database: duckdb.DuckDBPyConnection, target: Path, source: str) -> None:
+    with replacing(target) as hidden:
+        reader = database.sql(query("frequency/counts")).to_arrow_reader(_FETCH_ROWS)
+        schema = reader.schema.with_metadata({COUNTED_FROM: source.encode()})
+        with pq.ParquetWriter(hidden, schema) as writer:
+            for batch in reader:
+                writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+
+
+def _row(database: duckdb.DuckDBPyConnection, statement: str) -> tuple[int, int]:
+    row = database.execute(statement).fetchone()
+    assert row is not None
+    return row[0], row[1]

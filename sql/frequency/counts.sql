@@ -1,0 +1,1 @@
+SELECT key, count FROM counts ORDER BY count DESC, key;

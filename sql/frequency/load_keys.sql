@@ -1,0 +1,1 @@
+INSERT INTO keys SELECT key, added FROM source;
