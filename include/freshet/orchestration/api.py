@@ -120,12 +120,12 @@ class AirflowClient:
 
     def watch(
         self, dag_id: str, run_id: str, timeout: float, interval: float = 1.0
-    ) -> Iterator[tuple[str, list[TaskState]]]:
-        """The state of a run and of its tasks, again and again until the run has finished."""
+    ) -> Iterator[list[TaskState]]:
+        """The tasks of a run, again and again until the run has finished."""
         deadline = time.monotonic() + timeout
         while True:
             state = self.run_state(dag_id, run_id)
-            yield state, self.tasks(dag_id, run_id)
+            yield self.tasks(dag_id, run_id)
             if state in FINISHED:
                 return
             if time.monotonic() > deadline:

@@ -15,7 +15,7 @@ _DETAILS = {
     "provision": """
 Run it once, by hand, before the first `enrich`; running it again does no harm.
 
-1. **provision** creates and fills the master tables of the demo. Tables of your own are left as they are.
+1. **provision** makes the master table and the stream of the demo. Tables of your own are only looked at.
 2. **sample** counts the keys in the facts or, as long as there are none, in a sample of the stream.
 3. **sort** ranks the master rows by these counts and publishes an immutable snapshot of each lookup.
 """,

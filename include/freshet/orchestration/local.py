@@ -7,9 +7,12 @@ running Freshet's DAGs in an Airflow of your own.
 
 from __future__ import annotations
 
+import argparse
+import errno
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -98,7 +101,7 @@ class LocalAirflow:
     def start(self, say: Say, port: int | None = None) -> None:
         """Start every component and wait until all are healthy; nothing happens when it already runs."""
         if self.is_running():
-            say(f"Airflow is running: {self.how_to_log_in()}")
+            say("Airflow is already running")
             return
         require_free_space(self.home)
         port = choose_port(port)
@@ -288,3 +291,54 @@ def require_free_space(folder: Path) -> None:
 
 def _tail(text: str, lines: int = 20) -> str:
     return "\n".join(text.splitlines()[-lines:])
+
+
+def main() -> int:
+    """The commands up, down, status and demo; an error for people is one message and exit code 1."""
+    parser = argparse.ArgumentParser(description="The private Airflow of this machine.")
+    parser.add_argument("command", choices=["up", "down", "status", "demo"])
+    command = parser.parse_args().command
+    # The same way out for Ctrl-C and `kill`: what was started is stopped.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _run(command)
+    except FreshetError as error:
+        print(f"error: {error}", file=sys.stderr)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(
+            "error: the disk is full. Free some space, or set FRESHET_HOME to another disk.", file=sys.stderr
+        )
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 1
+
+
+def _run(command: str) -> int:
+    airflow = LocalAirflow()
+    if command == "demo":
+        from freshet.orchestration.demo import run_demo
+
+        run_demo(airflow)
+    elif command == "up":
+        airflow.start(say)
+        print(f"Airflow is running: {airflow.how_to_log_in()}\n`make down` stops it.")
+    elif command == "down":
+        airflow.stop(say)
+    elif airflow.is_running():
+        print(f"Airflow is running: {airflow.how_to_log_in()}")
+    else:
+        print("Airflow is not running")
+        return 3
+    return 0
+
+
+def say(text: str) -> None:
+    """Progress, for people."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,7 +23,7 @@ def snapshots(definition: Definition) -> list[Asset]:
 
 @task
 def provision(load: str) -> None:
-    """Create and fill the master tables of the demo; other tables are left as they are."""
+    """Make the demo's master table and stream; look whether other tables have what the load needs."""
     from freshet.master.provision import provision as fill
 
     definition = find_definition(load)
