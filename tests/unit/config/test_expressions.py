@@ -67,7 +67,7 @@ def test_the_sql_parser_is_imported_only_for_what_is_not_plain() -> None:
 
 
 PIECES = st.sampled_from(
-    [*COLUMNS, *"+-*/%(),", " ", "nothing", "1", "2.5", ".5", "007", "1_0", "1e3", "5j", "5L", "round(", "abs(",
+    [*COLUMNS, *"+-*/%(), ", "nothing", "1", "2.5", ".5", "007", "1_0", "1e3", "5j", "5L", "round(", "abs(",
      "rand()", "upper", "--"]
 )  # fmt: skip
 

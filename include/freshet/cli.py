@@ -1,0 +1,243 @@
+"""The command line: every step of a load without Airflow, and a look at where it stands.
+
+An error the user can put right is one message on stderr and exit code 1. Commands import what they need
+when they run, so that `freshet --help` and `freshet check` answer at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from freshet.config import all_definitions, find_definition, parse_bytes, parse_seconds, read_definition
+from freshet.config.algorithms import ALGORITHMS, AUTO
+from freshet.config.names import suggestion
+from freshet.console import messages, print_result, progress_bars, progress_lines, status_table
+from freshet.errors import FreshetError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Commands(TyperGroup):
+    """The commands of freshet, with errors for people."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except FreshetError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Loads a fast stream of updates into a Delta lakehouse, enriched with master data.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+Load = Annotated[str, typer.Argument(help="The name of a load.", show_default=False)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")]
+
+
+@app.command()
+def check(
+    file: Annotated[
+        Path | None, typer.Argument(help="A definition; without it, all of them.", show_default=False)
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Validate one load definition, or all."""
+    definitions, refused = all_definitions() if file is None else ([read_definition(file)], [])
+    if not quiet:
+        for definition in definitions:
+            typer.echo(f"{definition.load}: the definition is right")
+    for error in refused:
+        typer.echo(f"error: {error}", err=True)
+    raise typer.Exit(1 if refused else 0)
+
+
+@app.command()
+def provision(load: Load, quiet: Quiet = False) -> None:
+    """Make the demo's master table and stream; look whether your own tables have what the load needs."""
+    from freshet.master.provision import provision as make
+
+    with progress_bars(quiet) as progress:
+        done = make(find_definition(load), progress)
+    if not quiet:
+        for sentence in done:
+            typer.echo(f"{sentence}.")
+
+
+@app.command()
+def sort(load: Load, quiet: Quiet = False) -> None:
+    """Rank the master rows by how often they are asked for, and publish new snapshots."""
+    from freshet.master.sort import sort as publish
+
+    with progress_bars(quiet) as progress:
+        published = publish(find_definition(load), progress)
+    if not quiet:
+        for lookup, version in published.items():
+            typer.echo(f"Published snapshot {version} of lookup {lookup}.")
+
+
+@app.command()
+def enrich(
+    load: Load,
+    algorithm: Annotated[
+        str | None, typer.Option(help=f"{AUTO}, {', '.join(ALGORITHMS)}; by default the definition's.")
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Bytes of each lookup in each task, such as 64MB; by default the definition's."),
+    ] = None,
+    run_for: Annotated[
+        str | None, typer.Option("--for", help="Begin no batch after this time, such as 10m.")
+    ] = None,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when the stream has nothing new.")
+    ] = False,
+    max_files: Annotated[int | None, typer.Option(min=1, help="Files in the largest micro-batch.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Load the stream: until it is idle, for a time, or until Ctrl-C."""
+    definition = find_definition(load)
+    if algorithm and algorithm not in (AUTO, *ALGORITHMS):
+        raise FreshetError(
+            f"--algorithm {algorithm}: no such join. {suggestion(algorithm, (AUTO, *ALGORITHMS))}."
+        )
+    bytes_ = parse_bytes(memory) if memory else None
+    seconds = parse_seconds(run_for) if run_for else None
+
+    from freshet.streaming.enrich import EnrichOptions
+    from freshet.streaming.enrich import enrich as run
+
+    options = EnrichOptions(algorithm, bytes_, seconds, until_idle, max_files)
+    with progress_lines(quiet, f"loading {load}") as report:
+        spark = _session(f"freshet enrich {load}")
+        _end_gently_on_ctrl_c()
+        result = run(definition, options, spark, report=report)
+    if not quiet:
+        typer.echo(
+            f"{result.batches:,} batches, {result.rows_in:,} records in, {result.facts:,} facts, "
+            f"{result.parked:,} parked, {result.seconds:.1f} s"
+        )
+
+
+def _end_gently_on_ctrl_c() -> None:
+    """Let the first Ctrl-C end a run as SIGTERM does, between two micro-batches; the second ends it now."""
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        messages().print(
+            "ending after this micro-batch; Ctrl-C again ends it now (nothing is lost either way)"
+        )
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGINT, end)
+
+
+@app.command()
+def validate(load: Load, quiet: Quiet = False) -> None:
+    """Validate the facts that are new and move the last good version; exit code 1 when they fail."""
+    definition = find_definition(load)
+
+    from freshet.quality.validate import validate as run
+
+    with progress_lines(quiet, f"validating {load}"):
+        result = run(definition, _session(f"freshet validate {load}"))
+    if not quiet:
+        for line in result.lines():
+            typer.echo(line)
+    raise typer.Exit(0 if result.success else 1)
+
+
+@app.command()
+def quarantine(load: Load, quiet: Quiet = False) -> None:
+    """Move the facts that failed the last validation to the parked table."""
+    definition = find_definition(load)
+
+    from freshet.quality.quarantine import quarantine as run
+
+    with progress_lines(quiet, f"moving failing facts of {load}"):
+        moved = run(definition, _session(f"freshet quarantine {load}"))
+    if not quiet:
+        typer.echo(f"{moved:,} facts moved to the parked table. Validate again: freshet validate {load}")
+
+
+@app.command("last-good")
+def last_good(load: Load) -> None:
+    """Print the version of the fact table to read: the newest that passed validation."""
+    from freshet.quality.pointer import last_good as pointer
+
+    version = pointer(find_definition(load))
+    if version is None:
+        raise FreshetError(
+            f"Load {load!r} has no good version yet. Validate it first: freshet validate {load}"
+        )
+    typer.echo(version)
+
+
+@app.command()
+def status(
+    load: Load, as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False
+) -> None:
+    """Show where a load stands: facts, parked rows, batches, ledger, snapshots, validation."""
+    from freshet.status import load_status
+
+    found = load_status(find_definition(load))
+    if as_json:
+        typer.echo(json.dumps(found.as_dict(), indent=2, default=str))
+    else:
+        print_result(status_table(found))
+
+
+@app.command()
+def replan(load: Load, quiet: Quiet = False) -> None:
+    """Give an unfinished batch a new plan, when it cannot succeed under the one it has."""
+    from freshet.streaming.plan import replan as take_away
+
+    batch = take_away(find_definition(load))
+    if not quiet:
+        typer.echo(f"Batch {batch} gets a new plan when it runs next.")
+
+
+@app.command()
+def reset(
+    load: Load,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Empty a load: delete its tables, checkpoint, plans and validation results, after asking."""
+    from freshet.reset import KEPT, reset_targets
+    from freshet.reset import reset as empty
+
+    targets = reset_targets(load)
+    if not targets:
+        if not quiet:
+            typer.echo(f"Load {load} is empty already.")
+        return
+    if not (yes and quiet):
+        typer.echo("These are deleted:")
+        for path in targets:
+            typer.echo(f"  {path}")
+        typer.echo(f"These stay: {KEPT}.")
+    if not yes:
+        typer.confirm(f"Empty load {load}?", abort=True)
+    empty(load)
+    if not quiet:
+        typer.echo(f"Load {load} is empty. The next run of enrich reads the stream from the start.")
+
+
+def _session(app_name: str) -> SparkSession:
+    from freshet.streaming.session import build_session
+
+    return build_session(app_name)

@@ -1,0 +1,64 @@
+"""Emptying a load: its tables and all that it remembers of having loaded them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from freshet.config import find_definition
+from freshet.config.names import LOAD
+from freshet.errors import LoadStateError
+from freshet.home import LoadHome
+
+KEPT = "snapshots, key counts, master tables and the stream's files"
+
+
+def reset_targets(load: str) -> list[Path]:
+    """What a reset deletes and is there, in the order in which it goes.
+
+    The tables go first and the stream's id last: what an interrupted reset leaves can be reset again, or is
+    loaded from the start, and never loaded a second time into tables that are still there.
+    """
+    home = LoadHome(load)
+    if not LOAD.fullmatch(load) or not (home.warehouse.exists() or home.state.exists()):
+        find_definition(load)  # a name that nothing knows is a mistake
+    everything = [home.warehouse, home.checkpoint, home.plans, home.validation, home.stream_id]
+    return [path for path in everything if path.exists() or _hidden(path).exists()]
+
+
+def reset(load: str) -> list[Path]:
+    """Empty a load, unless a driver is at work on it; what was deleted."""
+    from freshet.streaming.lease import held_lease
+
+    reset_targets(load)
+    with held_lease(load, patience=0):
+        targets = reset_targets(load)
+        for path in targets:
+            try:
+                _delete(path)
+            except OSError as error:
+                raise LoadStateError(
+                    f"{path} cannot be deleted ({error.strerror}). Put that right and reset the load again: "
+                    "it is half empty now."
+                ) from None
+    return targets
+
+
+def _delete(path: Path) -> None:
+    """Delete a file or folder as a whole: half a checkpoint would be mistaken for another one."""
+    hidden = _hidden(path)
+    _remove(hidden)
+    if path.exists():
+        path.rename(hidden)
+    _remove(hidden)
+
+
+def _hidden(path: Path) -> Path:
+    return path.with_name(f".{path.name}.deleted")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

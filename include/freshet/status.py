@@ -1,0 +1,156 @@
+"""Where a load stands, read from its tables and files without Spark."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from freshet.config import Definition
+from freshet.home import LoadHome
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+LEDGER_COLUMNS = ["batch", "rows_in", "facts", "parked", "waiting_before", "waiting_after", "balanced"]
+QUARANTINED = "quarantined"
+"""The reason of parked rows that were facts before."""
+
+
+@dataclass(frozen=True)
+class Parked:
+    """The parked rows."""
+
+    total: int
+    by_reason: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The sums of the `batches` table, and whether they balance."""
+
+    rows_in: int
+    facts: int
+    parked: int
+    waiting: int
+    balanced: bool
+    """Every batch balances by itself and all of them together."""
+    unrecorded: int
+    """Rows in the tables beyond the ledger: those of a batch being written. Negative: rows are lost."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The process that holds the load's lease."""
+
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class LoadStatus:
+    """Where a load stands."""
+
+    load: str
+    facts: int
+    facts_version: int | None
+    parked: Parked
+    batches: int
+    ledger: Ledger
+    snapshots: dict[str, int | None]
+    """The newest snapshot of each lookup."""
+    last_good: int | None
+    """The newest version of the fact table that passed validation."""
+    last_validation: dict[str, Any] | None
+    running: Driver | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def load_status(definition: Definition) -> LoadStatus:
+    """Where the load of a definition stands now."""
+    from freshet.master.snapshot import latest
+    from freshet.quality.pointer import last_good
+    from freshet.quality.result import last_validation
+
+    home = LoadHome(definition.load)
+    facts = _table(home.facts(definition.facts.table))
+    parked = _parked(_table(home.parked))
+    fact_rows = _rows(facts)
+    batches = _batches(_table(home.batches))
+    validation = last_validation(definition)
+    return LoadStatus(
+        load=definition.load,
+        facts=fact_rows,
+        facts_version=facts.version() if facts else None,
+        parked=parked,
+        batches=len(batches),
+        ledger=_ledger(batches, fact_rows, parked),
+        snapshots={lookup.name: latest(definition.load, lookup.name) for lookup in definition.lookups},
+        last_good=last_good(definition),
+        last_validation=validation.as_dict() if validation else None,
+        running=_running(home.lease),
+    )
+
+
+def _table(path: Path) -> DeltaTable | None:
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(path)) if DeltaTable.is_deltatable(str(path)) else None
+
+
+def _rows(table: DeltaTable | None) -> int:
+    """The rows of a table, by the statistics in its log."""
+    if table is None:
+        return 0
+    import pyarrow as pa
+
+    counts = pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()
+    return sum(counts) if None not in counts else table.to_pyarrow_dataset().count_rows()
+
+
+def _parked(table: DeltaTable | None) -> Parked:
+    reasons: Counter[str] = Counter()
+    for batch in table.to_pyarrow_dataset().to_batches(columns=["reason"]) if table else ():
+        for entry in batch.column("reason").value_counts().to_pylist():
+            reasons[entry["values"]] += entry["counts"]
+    return Parked(reasons.total(), dict(sorted(reasons.items())))
+
+
+def _batches(table: DeltaTable | None) -> list[dict[str, Any]]:
+    if table is None:
+        return []
+    rows = table.to_pyarrow_table(columns=LEDGER_COLUMNS).to_pylist()
+    return sorted(rows, key=lambda row: row["batch"])
+
+
+def _ledger(batches: list[dict[str, Any]], facts: int, parked: Parked) -> Ledger:
+    rows_in, facts_out, parked_out = (
+        sum(row[name] for row in batches) for name in ("rows_in", "facts", "parked")
+    )
+    before = batches[0]["waiting_before"] if batches else 0
+    after = batches[-1]["waiting_after"] if batches else 0
+    sums_balance = rows_in + before == facts_out + parked_out + after
+    quarantined = parked.by_reason.get(QUARANTINED, 0)
+    # Quarantine moves facts to the parked table; both together stay what the ledger says.
+    there = (facts + quarantined) + (parked.total - quarantined)
+    return Ledger(
+        rows_in=rows_in,
+        facts=facts_out,
+        parked=parked_out,
+        waiting=after,
+        balanced=sums_balance and all(row["balanced"] for row in batches),
+        unrecorded=there - facts_out - parked_out,
+    )
+
+
+def _running(lease: Path) -> Driver | None:
+    from freshet.streaming.lease import read_lease
+
+    holder = read_lease(lease)
+    if holder is None or holder["expires_at"] <= time.time():
+        return None
+    return Driver(holder["host"], holder["pid"])
