@@ -10,7 +10,7 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -20,9 +20,6 @@ from freshet.config.algorithms import ALGORITHMS, AUTO
 from freshet.config.names import suggestion
 from freshet.console import messages, print_result, progress_bars, progress_lines, status_table
 from freshet.errors import FreshetError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Commands(TyperGroup):
@@ -119,10 +116,11 @@ def enrich(
 
     from freshet.streaming.enrich import EnrichOptions
     from freshet.streaming.enrich import enrich as run
+    from freshet.streaming.session import build_session
 
     options = EnrichOptions(algorithm, bytes_, seconds, until_idle, max_files)
     with progress_lines(quiet, f"loading {load}") as report:
-        spark = _session(f"freshet enrich {load}")
+        spark = build_session(f"freshet enrich {load}")
         _end_gently_on_ctrl_c()
         result = run(definition, options, spark, report=report)
     if not quiet:
@@ -151,9 +149,10 @@ def validate(load: Load, quiet: Quiet = False) -> None:
     definition = find_definition(load)
 
     from freshet.quality.validate import validate as run
+    from freshet.streaming.session import build_session
 
     with progress_lines(quiet, f"validating {load}"):
-        result = run(definition, _session(f"freshet validate {load}"))
+        result = run(definition, build_session(f"freshet validate {load}"))
     if not quiet:
         for line in result.lines():
             typer.echo(line)
@@ -166,9 +165,10 @@ def quarantine(load: Load, quiet: Quiet = False) -> None:
     definition = find_definition(load)
 
     from freshet.quality.quarantine import quarantine as run
+    from freshet.streaming.session import build_session
 
     with progress_lines(quiet, f"moving failing facts of {load}"):
-        moved = run(definition, _session(f"freshet quarantine {load}"))
+        moved = run(definition, build_session(f"freshet quarantine {load}"))
     if not quiet:
         typer.echo(f"{moved:,} facts moved to the parked table. Validate again: freshet validate {load}")
 
@@ -235,9 +235,3 @@ def reset(
     empty(load)
     if not quiet:
         typer.echo(f"Load {load} is empty. The next run of enrich reads the stream from the start.")
-
-
-def _session(app_name: str) -> SparkSession:
-    from freshet.streaming.session import build_session
-
-    return build_session(app_name)
