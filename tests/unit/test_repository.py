@@ -7,7 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from freshet.cli import app
+from freshet.config import read_definition
 from freshet.home import PROJECT
 
 PIN = re.compile(r"^(?P<name>[a-z0-9-]+)==(?P<version>[^ ;*]+)( ; .+)?$")
@@ -78,13 +81,17 @@ def test_every_make_command_in_a_document_exists(document: Path) -> None:
 
 @pytest.mark.parametrize("document", documents(), ids=lambda file: file.name)
 def test_every_freshet_command_in_a_document_exists(document: Path) -> None:
-    from typer.main import get_command
-
-    from freshet.cli import app
-
     known = set(getattr(get_command(app), "commands", {}))
     named = set(re.findall(r"(?:`|^\$? *)freshet ([a-z][a-z-]*)", document.read_text(), re.MULTILINE))
     assert named - known == set()
+
+
+def test_the_definition_in_the_readme_is_right(tmp_path: Path) -> None:
+    example = re.search(r"```yaml\n(.+?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+    assert example
+    file = tmp_path / "orders.yaml"
+    file.write_text(example[1])
+    assert read_definition(file).load == "orders"
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda file: file.name)
