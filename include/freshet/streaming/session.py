@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCALA = "2.13"
+LOOPBACK = "127.0.0.1"
 
 
 def tools_folder() -> Path:
@@ -69,13 +70,21 @@ def spark_conf() -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **driver_address(),
         "spark.driver.memory": os.environ.get("FRESHET_DRIVER_MEMORY", "2g"),
         "spark.sql.warehouse.dir": str(tools_folder() / "spark-warehouse"),
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         "spark.executorEnv.PYTHONHASHSEED": "0",
+    }
+
+
+def driver_address() -> dict[str, str]:
+    """Where executors call the driver: this machine only, or FRESHET_DRIVER_HOST when they run elsewhere."""
+    host = os.environ.get("FRESHET_DRIVER_HOST")
+    return {
+        "spark.driver.host": host or LOOPBACK,
+        "spark.driver.bindAddress": "0.0.0.0" if host else LOOPBACK,
     }
 
 
@@ -85,7 +94,8 @@ def build_session(app_name: str, extra: dict[str, str] | None = None) -> SparkSe
 
     # The workers must run this interpreter, or they miss pyarrow and freshet.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if "FRESHET_DRIVER_HOST" not in os.environ:
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder = SparkSession.builder.appName(app_name)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it, and has chosen the master
         builder = builder.master(os.environ.get("FRESHET_SPARK_MASTER", "local[*]"))
@@ -108,8 +118,8 @@ def fetch() -> None:
         .config("spark.jars.packages", packages())
         .config("spark.jars.ivy", str(ivy))
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", LOOPBACK)
+        .config("spark.driver.bindAddress", LOOPBACK)
         .getOrCreate()
     )
     session.stop()
