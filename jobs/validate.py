@@ -1,0 +1,39 @@
+"""The validation job: spark-submit jobs/validate.py --load LOAD."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from freshet.config import find_definition
+from freshet.errors import FreshetError
+from freshet.quality.validate import validate
+from freshet.streaming.session import build_session
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--load", required=True)
+    return parser.parse_args()
+
+
+def show(step: str, done: int, total: int | None) -> None:
+    print(f"{step} ({done}/{total})" if total else step, flush=True)
+
+
+def main() -> int:
+    """0: the new facts are good; 1: some failed; 2: they could not be validated."""
+    load = arguments().load
+    try:
+        definition = find_definition(load)
+        result = validate(definition, build_session(f"freshet validate {load}"), show)
+    except FreshetError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 2
+    for line in result.lines():
+        print(line, flush=True)
+    return 0 if result.success else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
