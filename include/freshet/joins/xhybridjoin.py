@@ -1,0 +1,250 @@
+"""X-HYBRIDJOIN: waiting stream tuples joined with the partition the oldest needs, and a hot part of R.
+
+Naeem, Dobbie, Weber: Efficient processing of streaming updates with archived master data in near-real-time
+data warehousing. Knowledge and Information Systems, 2013.
+
+R is sorted by access frequency. Its first d_N rows, the hot part, stay in memory. The rest is cut into
+partitions of d_S rows, the first of which starts at d_N. Up to h_S stream tuples wait in a hash table H and,
+by age, in a queue Q. One iteration is:
+
+ 1. refill H with as many tuples as have left it, or as many as there are;
+ 2. join H with the hot part; what matches leaves H and Q;
+ 3. load the partition of the oldest tuple in Q into the swappable part;
+ 4. join H with it; what matches leaves H and Q.
+
+Memory of M bytes (untuned: hot and swappable part are equal, as in the paper, an eighth of M each):
+
+    | hot part d_N | swappable part d_S | intake | queue and payload of waiting tuples H, Q   |
+    |    M / 8     |       M / 8        | M / 16 | the rest; h_S tuples, gaps, room to copy    |
+
+Deviations from the paper:
+ - Keys that R does not have leave at intake as unmatched; they would stay at the head of Q for ever.
+ - H is refilled with min(w, available) tuples, and an iteration starts when a tuple finds H full or when the
+   stream pauses (`drain`). So a batch that fits H loads each partition it touches once.
+ - Tuples are bucketed by partition (`waiting.py`), which takes the place of probing H with each row of a
+   partition, and hot tuples are joined when they come in instead of in step 2; they still fill their slot
+   of H until then. What is loaded and matched in an iteration is the same.
+ - Of a partition only those pages are read that hold a row some tuple waits for, one after another.
+ - h_S follows from the bytes of the tuples that were pushed, as their size is not known beforehand. If a few
+   tuples are so much larger than most that H does not fit its bytes, iterations run early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from freshet.errors import BudgetError
+from freshet.joins.base import JoinOutput
+from freshet.joins.columnar import ColumnarJoin
+from freshet.joins.columns import ColumnGather, Columns, Int64s
+from freshet.joins.intake import refuse, smallest_limit
+from freshet.joins.outputs import PUSHED
+from freshet.joins.sizes import affordable_sizes, share_out
+from freshet.joins.waiting import QUEUE_BYTES, Payload, WaitingTuples, column_of
+from freshet.master.store import MasterStore
+from freshet.memory import Budget
+
+# Cold tuples are held in so many portions of H, so that one portion can always be copied.
+_PORTIONS = 8
+# A warm operator fed with tiny batches copies their payload together when there are so many.
+_MANY_BATCHES = 64
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What happened in one iteration."""
+
+    taken: int
+    """Tuples that entered H since the last iteration."""
+    hot: int
+    """Of these, tuples matched with the hot part."""
+    partition: int | None
+    """The partition loaded (0 is the first behind the hot part); None: no tuple was left to load one for."""
+    cold: int
+    """Tuples matched with it."""
+
+
+class XHybridJoin(ColumnarJoin):
+    """The untuned X-HYBRIDJOIN."""
+
+    name = "x-hybridjoin"
+    known_settings: ClassVar[Mapping[str, str]] = {
+        "hot_rows": "rows of R kept in memory (rounded up to whole pages); default: an eighth of the memory",
+        "swappable_pages": "pages of R in a partition; default: as many as the hot part has",
+        "waiting_tuples": "stream tuples that may wait; default: as many as the memory holds",
+    }
+
+    def __init__(self, store: MasterStore, budget: Budget, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__(store, budget, settings)
+        self._sizes = affordable_sizes(budget.limit, store, self.settings)
+        self._hot_rows = min(self._sizes.hot_pages * store.page_rows, store.rows)
+        self._hot: Columns | None = None
+        self._hot_bytes = budget.reserve("hot part", self._sizes.hot_bytes)
+        self._swappable_bytes = budget.reserve("swappable part", self._sizes.swappable_bytes)
+        self._reserve_intake()
+        partition_rows = self._sizes.swappable_pages * store.page_rows
+        self._waiting = WaitingTuples(budget, self._hot_rows, partition_rows, self._sizes.partitions)
+        self._seen_bytes = 0
+        self._seen_rows = 0
+        self._hot_in_h = 0
+        self._taken = 0
+        self.trace: list[Iteration] | None = None
+        """If a list, every iteration is appended to it."""
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting.count
+
+    @property
+    def slots(self) -> int:
+        """h_S: how many tuples may wait."""
+        by_bytes = max(1, self._sizes.slots(self._seen_bytes / max(self._seen_rows, 1)))
+        return min(self.settings.get("waiting_tuples") or by_bytes, by_bytes)
+
+    def push(self, stream: pa.RecordBatch, keys: pa.Array) -> Iterator[JoinOutput]:
+        if not stream.num_rows:
+            return
+        self._load_hot_part()
+        self._note_size(stream, keys)
+        if self._waiting.batches > _MANY_BATCHES:
+            self._waiting.reclaim()
+        for start, ranks in self._located(stream, keys):
+            yield from self._take_in(stream, keys, start, ranks)
+        yield from self._hand_over()
+        self._pushed = None
+
+    def drain(self) -> Iterator[JoinOutput]:
+        while self._waiting.count or self._hot_in_h:
+            self._iterate()
+            yield from self._ready()
+        yield from self._hand_over()
+        self._waiting.clear()
+
+    def suspend(self) -> list[tuple[pa.RecordBatch, pa.Array]]:
+        self.stats.suspended += self._waiting.count
+        self._hot_in_h = self._taken = 0
+        return self._waiting.hand_back()
+
+    def _load_hot_part(self) -> None:
+        """Line 1 of the algorithm: done once, when the first tuples come."""
+        if self._hot is not None:
+            return
+        start = perf_counter()
+        # The swappable part is not in use yet; its bytes serve for the copies made while loading.
+        self._swappable_bytes.release()
+        with self.budget.reserve("hot part", self._sizes.loading_bytes):
+            rows = ColumnGather(self.store.schema, self._hot_rows)
+            for number in range(self._sizes.hot_pages):
+                page = self._read_page(number)
+                rows.put(rows.columns_of(page), np.arange(page.num_rows))
+            hot = rows.finish()
+        self._hot_bytes.resize(hot.nbytes)
+        self._swappable_bytes.resize(self._sizes.swappable_bytes)
+        self._hot = rows.columns_of(hot)
+        self._spent("hot", start)
+
+    def _note_size(self, stream: pa.RecordBatch, keys: pa.Array) -> None:
+        self._seen_bytes += stream.nbytes + (0 if column_of(stream, keys) >= 0 else keys.nbytes)
+        self._seen_rows += stream.num_rows
+
+    def _take_in(
+        self, stream: pa.RecordBatch, keys: pa.Array, start: int, ranks: Int64s
+    ) -> Iterator[JoinOutput]:
+        """Join the hot ones of some rows of the pushed batch and let the cold ones wait."""
+        hot = np.flatnonzero((ranks >= 0) & (ranks < self._hot_rows))
+        self._join_hot(hot + start, self._hot or [], ranks[hot])
+        yield from self._ready()
+        cold = np.flatnonzero(ranks >= self._hot_rows)
+        # Missing tuples take no slot, so the order of intake is that of the others.
+        cold_at = cold - np.searchsorted(np.flatnonzero(ranks < 0), cold)
+        done = held = 0
+        while held < len(cold):
+            upto = yield from self._hold(stream, keys, cold[held:] + start, ranks[cold[held:]])
+            held += upto
+            yield from self._admit(cold_at, done, int(cold_at[held - 1]) + 1)
+            done = int(cold_at[held - 1]) + 1
+        yield from self._admit(cold_at, done, len(hot) + len(cold))
+
+    def _hold(
+        self, stream: pa.RecordBatch, keys: pa.Array, rows: Int64s, ranks: Int64s
+    ) -> Generator[JoinOutput, None, int]:
+        """Copy a portion of cold tuples out of the pushed batch, making room first if need be; how many."""
+        count = min(len(rows), max(1, self.slots // _PORTIONS))
+        tuple_bytes = self._seen_bytes / self._seen_rows
+        nbytes = int(count * tuple_bytes)
+        while True:
+            if self._waiting.fits(count, nbytes):
+                since = perf_counter()
+                payload = Payload.copy(stream, keys, rows[:count])
+                nbytes = payload.nbytes
+                if self._waiting.fits(count, nbytes):
+                    self._waiting.hold(ranks[:count], payload)
+                    self._spent("queue", since)
+                    return count
+                del payload
+            if self._waiting.batches:
+                yield from self._make_room(count, nbytes)
+            elif count > 1:
+                count //= 2
+                nbytes = int(count * tuple_bytes)
+            else:
+                raise self._too_large(nbytes)
+
+    def _make_room(self, count: int, nbytes: int) -> Iterator[JoinOutput]:
+        """Give back what tuples that are gone still hold; if that is not enough, resolve some."""
+        yield from self._hand_over()
+        since = perf_counter()
+        self._waiting.reclaim()
+        self._spent("queue", since)
+        if self._waiting.count and not self._waiting.fits(count, nbytes):
+            self._iterate()
+            yield from self._ready()
+
+    def _admit(self, cold_at: Int64s, done: int, upto: int) -> Iterator[JoinOutput]:
+        """Step 1: let tuples into H, oldest first; when it is full, iterate to make slots free."""
+        slots = self.slots
+        while done < upto:
+            free = slots - self._waiting.count - self._hot_in_h
+            if free <= 0:
+                self._iterate()
+                yield from self._ready()
+                continue
+            step = min(free, upto - done)
+            first, last = np.searchsorted(cold_at, (done, done + step)).tolist()
+            self._waiting.admit(last - first)
+            self._hot_in_h += step - (last - first)
+            self._taken += step
+            done += step
+
+    def _iterate(self) -> None:
+        """Steps 2 to 4. Hot tuples were joined when they came in, here they leave H."""
+        partition, cold = None, 0
+        if self._waiting.count:
+            since = perf_counter()
+            partition = self._waiting.oldest_partition()
+            ranks, stream = self._waiting.take(partition)
+            self._spent("queue", since)
+            cold = len(ranks)
+            self._join_pages(stream, ranks)
+        if self.trace is not None:
+            self.trace.append(Iteration(self._taken, self._hot_in_h, partition, cold))
+        self._hot_in_h = self._taken = 0
+        self.stats.iterations += 1
+
+    def _stream_batch(self, number: int) -> pa.RecordBatch:
+        return self._pushed if number == PUSHED else self._waiting.batch(number)
+
+    def _too_large(self, nbytes: int) -> BudgetError:
+        def suffices(limit: int) -> bool:
+            sizes = share_out(limit, self.store, self.settings)
+            return sizes.affordable and sizes.waiting_bytes >= nbytes + QUEUE_BYTES
+
+        return refuse(
+            self.name, self.budget.limit, smallest_limit(suffices), f"a stream tuple of {nbytes:,} bytes"
+        )
