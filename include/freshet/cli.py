@@ -151,8 +151,8 @@ def validate(load: Load, quiet: Quiet = False) -> None:
     from freshet.quality.validate import validate as run
     from freshet.streaming.session import build_session
 
-    with progress_lines(quiet, f"validating {load}"):
-        result = run(definition, build_session(f"freshet validate {load}"))
+    with progress_bars(quiet) as progress:
+        result = run(definition, build_session(f"freshet validate {load}"), progress)
     if not quiet:
         for line in result.lines():
             typer.echo(line)
@@ -167,8 +167,8 @@ def quarantine(load: Load, quiet: Quiet = False) -> None:
     from freshet.quality.quarantine import quarantine as run
     from freshet.streaming.session import build_session
 
-    with progress_lines(quiet, f"moving failing facts of {load}"):
-        moved = run(definition, build_session(f"freshet quarantine {load}"))
+    with progress_bars(quiet) as progress:
+        moved = run(definition, build_session(f"freshet quarantine {load}"), progress)
     if not quiet:
         typer.echo(f"{moved:,} facts moved to the parked table. Validate again: freshet validate {load}")
 

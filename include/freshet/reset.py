@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from freshet.config import find_definition
@@ -10,6 +13,8 @@ from freshet.config.names import LOAD
 from freshet.errors import LoadStateError
 from freshet.home import LoadHome
 
+VALIDATION_LOCK = "state.lock"
+"""The name of quality's own lock, which cannot be imported without importing Spark."""
 KEPT = "snapshots, key counts, master tables and the stream's files"
 
 
@@ -31,7 +36,7 @@ def reset(load: str) -> list[Path]:
     from freshet.streaming.lease import held_lease
 
     reset_targets(load)
-    with held_lease(load, patience=0):
+    with held_lease(load, patience=0), _validation_at_rest(load):
         targets = reset_targets(load)
         for path in targets:
             try:
@@ -42,6 +47,21 @@ def reset(load: str) -> list[Path]:
                     "it is half empty now."
                 ) from None
     return targets
+
+
+@contextmanager
+def _validation_at_rest(load: str) -> Iterator[None]:
+    """Refuse while a validation is at work: it would move the last good version of a table that is gone."""
+    file = LoadHome(load).validation / VALIDATION_LOCK
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LoadStateError(
+                f"A validation or quarantine of load {load!r} is at work. Wait for it, or stop it."
+            ) from None
+        yield
 
 
 def _delete(path: Path) -> None:

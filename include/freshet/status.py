@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 LEDGER_COLUMNS = ["batch", "rows_in", "facts", "parked", "waiting_before", "waiting_after", "balanced"]
-QUARANTINED = "quarantined"
-"""The reason of parked rows that were facts before."""
 
 
 @dataclass(frozen=True)
@@ -134,16 +132,14 @@ def _ledger(batches: list[dict[str, Any]], facts: int, parked: Parked) -> Ledger
     before = batches[0]["waiting_before"] if batches else 0
     after = batches[-1]["waiting_after"] if batches else 0
     sums_balance = rows_in + before == facts_out + parked_out + after
-    quarantined = parked.by_reason.get(QUARANTINED, 0)
-    # Quarantine moves facts to the parked table; both together stay what the ledger says.
-    there = (facts + quarantined) + (parked.total - quarantined)
     return Ledger(
         rows_in=rows_in,
         facts=facts_out,
         parked=parked_out,
         waiting=after,
         balanced=sums_balance and all(row["balanced"] for row in batches),
-        unrecorded=there - facts_out - parked_out,
+        # Quarantine moves facts to the parked table; both together stay what the ledger says.
+        unrecorded=facts + parked.total - facts_out - parked_out,
     )
 
 

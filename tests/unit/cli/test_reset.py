@@ -64,6 +64,18 @@ def test_it_refuses_while_a_driver_holds_the_lease(run: Run, loaded: LoadHome) -
     assert contents(freshet_home()) - {"loads/sales/lease.lock"} == before
 
 
+def test_it_refuses_while_a_validation_is_at_work(run: Run, validated: LoadHome) -> None:
+    from freshet.quality.files import locked
+    from freshet.quality.quarantine import state_lock
+
+    with locked(state_lock("sales")):
+        result = run("reset", "sales", "--yes")
+    assert result.exit_code == 1
+    assert "A validation or quarantine of load 'sales' is at work" in result.stderr
+    assert validated.warehouse.exists()
+    assert run("reset", "sales", "--yes").exit_code == 0
+
+
 def test_a_lease_that_has_run_out_does_not_hinder_it(run: Run, loaded: LoadHome) -> None:
     hold_lease(loaded, time.time() - 1)
     assert run("reset", "sales", "--yes").exit_code == 0
