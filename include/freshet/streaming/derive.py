@@ -48,7 +48,7 @@ def _attempt(name: str) -> str:
 def _attempted(frame: DataFrame, definition: Definition, name: str, expression: str) -> DataFrame:
     try:
         plain = frame.select(F.expr(expression).alias(name))
-        attempted = frame.withColumn(_attempt(name), _try_eval(F.struct(F.expr(expression).alias("value"))))
+        attempted = frame.withColumn(_attempt(name), try_eval(F.struct(F.expr(expression).alias("value"))))
     except (AnalysisException, ParseException) as error:
         message = str(error).splitlines()[0]
         raise DefinitionError(
@@ -66,7 +66,8 @@ def _analyzed(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed().expressions().head()
 
 
-def _try_eval(column: Column) -> Column:
+def try_eval(column: Column) -> Column:
+    """The column's value, or null where Spark would raise."""
     session = SparkSession.getActiveSession()
     assert session is not None
     spark = session.sparkContext._jvm.org.apache.spark.sql  # type: ignore[union-attr]
