@@ -72,6 +72,8 @@ def spark_conf() -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         **driver_address(),
         "spark.driver.memory": os.environ.get("FRESHET_DRIVER_MEMORY", "2g"),
+        # For short runs `-XX:TieredStopAtLevel=1 -XX:+UseSerialGC` saves a third of the JVM's start.
+        "spark.driver.extraJavaOptions": os.environ.get("FRESHET_JAVA_OPTIONS", ""),
         "spark.sql.warehouse.dir": str(tools_folder() / "spark-warehouse"),
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
