@@ -28,6 +28,7 @@ ENRICH_OPTIONS = {
 }
 # Beyond its run time, enrich needs time to start Spark and to finish its last micro-batch.
 ENRICH_GRACE = timedelta(minutes=30)
+VALIDATION_FAILED = {1: "The new facts did not pass validation; the log above says which and why."}
 TASK_TIMEOUT = timedelta(hours=6)
 # A validation that waits for a slot of the pool goes before the next run of an endless enrich.
 VALIDATE_PRIORITY = 10
@@ -88,6 +89,7 @@ def validate_dag(definition: Definition) -> DAG:
             job="validate",
             load=definition.load,
             connections=connection_ids(definition),
+            final_codes=VALIDATION_FAILED,
             execution_timeout=TASK_TIMEOUT,
             priority_weight=VALIDATE_PRIORITY,
             weight_rule="absolute",

@@ -142,6 +142,8 @@ class LocalAirflow:
         url = f"http://{HOST}:{port}"
         master = os.environ.get("FRESHET_SPARK_MASTER", "local[*]")
         spark = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": "client"}}
+        if master.startswith("local") and "FRESHET_DRIVER_HOST" not in inherited:
+            inherited["SPARK_LOCAL_IP"] = HOST
         bin_folder = str(Path(sys.executable).parent)
         return {
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),

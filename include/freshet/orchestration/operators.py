@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from freshet.config import parse_seconds
 from freshet.home import PROJECT
@@ -27,7 +29,7 @@ class SparkJobOperator(SparkSubmitOperator):
     The driver lives below the task: its output is the task's log, and whatever ends the task (a kill, a time
     limit, a dead worker) ends the driver and its Python workers too. `options` names the param behind each
     argument; an empty param leaves the argument out. With `grace`, the task may take that long beyond the
-    run time the params ask for.
+    run time the params ask for. `final_codes` says what exit codes mean that no retry would change.
     """
 
     ui_color = "#cfe8f3"
@@ -40,6 +42,7 @@ class SparkJobOperator(SparkSubmitOperator):
         options: Mapping[str, str] | None = None,
         connections: Sequence[str] = (),
         grace: timedelta | None = None,
+        final_codes: Mapping[int, str] | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("conn_id", SPARK_CONNECTION)
@@ -49,6 +52,7 @@ class SparkJobOperator(SparkSubmitOperator):
         self.options = dict(options or {})
         self.connections = tuple(connections)
         self.grace = grace
+        self.final_codes = dict(final_codes or {})
 
     def pre_execute(self, context: Context) -> None:
         """Set the time limit by the run time this run was given: Airflow reads it after this call."""
@@ -61,13 +65,22 @@ class SparkJobOperator(SparkSubmitOperator):
 
         die_with_parent()
         self.application = str(PROJECT / self.application)
-        self.conf = spark_conf()
+        # Spark would tell every step of its own start in the task's log.
+        self.conf = {**spark_conf(), "spark.log.level": os.environ.get("FRESHET_SPARK_LOG", "WARN")}
         self.application_args = ["--load", self.load, *arguments(self.options, context["params"])]
         try:
             super().execute(context)
-        except BaseException:
+        except BaseException as error:
             self.on_kill()
+            code = self._exit_code()
+            if code in self.final_codes:
+                raise AirflowFailException(self.final_codes[code]) from error
             raise
+
+    def _exit_code(self) -> int | None:
+        """How spark-submit ended, if it did."""
+        process = self._hook._submit_sp if self._hook else None
+        return process.poll() if process else None
 
     def _get_hook(self) -> DriverHook:
         return DriverHook(

@@ -1,0 +1,196 @@
+"""The demo load in a real Airflow: run by its scheduler, steered over its REST interface.
+
+The tests build on each other and share one Airflow; the last one ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from deltalake import DeltaTable
+
+from freshet.home import LoadHome, embedded_database
+from freshet.orchestration.api import FINISHED, AirflowClient
+from freshet.orchestration.demo import run_demo
+from tests.e2e.conftest import SALES, Stage, processes_of
+
+pytestmark = [pytest.mark.xdist_group("airflow"), pytest.mark.timeout(900)]
+
+
+def wait_until(what: str, holds: Callable[[], Any], seconds: float = 120) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (value := holds()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.5)
+    return value
+
+
+def finished(client: AirflowClient, dag_id: str, run_id: str, seconds: float = 400) -> str:
+    wait_until(f"{dag_id} finishes", lambda: client.run_state(dag_id, run_id) in FINISHED, seconds)
+    state = client.run_state(dag_id, run_id)
+    if state == "failed":
+        for task in client.tasks(dag_id, run_id):
+            print("\n".join(client.log(dag_id, run_id, task.task_id, task.try_number)[-60:]))
+    return state
+
+
+def expected_facts(home: Path) -> pd.DataFrame:
+    """The facts as pandas finds them in the demo's files, knowing nothing of Freshet."""
+    records = []
+    for file in sorted((home / "demo" / "sales").glob("*")):
+        for line in file.read_text().splitlines():
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                continue
+    sales = pd.DataFrame(records)
+    whole = sales["quantity"].map(lambda value: isinstance(value, int)) & sales["product_id"].map(
+        lambda value: isinstance(value, int)
+    )
+    with sqlite3.connect(embedded_database()) as database:
+        products = pd.read_sql("select * from products", database)
+    facts = sales[whole].astype({"product_id": "int64", "quantity": "int64"}).merge(products, on="product_id")
+    facts["cents"] = facts["quantity"] * (facts["sale_price"].astype(float) * 100).round().astype("int64")
+    return facts[["sale_id", "surrogate_key", "supplier_id", "quantity", "cents"]]
+
+
+def loaded_facts() -> pd.DataFrame:
+    facts = DeltaTable(str(LoadHome("sales").facts("sales_facts"))).to_pandas()
+    facts["cents"] = (facts["total"].astype(float) * 100).round().astype("int64")
+    return facts[["sale_id", "surrogate_key", "supplier_id", "quantity", "cents"]]
+
+
+def batches() -> list[dict[str, Any]]:
+    rows = DeltaTable(str(LoadHome("sales").batches)).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: row["batch"])
+
+
+def test_the_demo_runs_from_master_data_to_validated_facts(
+    stage: Stage, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_demo(stage.airflow)
+    shown = capfd.readouterr().out
+    planted = json.loads((stage.home / "demo" / "sales.planted.json").read_text())
+    assert f"{SALES:,}" in shown
+    for reason, count in planted.items():
+        assert f"{count:,} (planted: {count:,})" in shown, reason
+    for told in ("service rate", "served from the hot part", "pages read", "peak memory", "snapshot version"):
+        assert told in shown
+    assert "validation" in shown
+    assert "passed" in shown
+    assert stage.airflow.url in shown, "Airflow was running before the demo and still is"
+    assert stage.airflow.is_running()
+
+
+def test_the_facts_are_those_that_pandas_finds(stage: Stage) -> None:
+    columns = ["sale_id", "surrogate_key"]
+    expected = expected_facts(stage.home).sort_values(columns).reset_index(drop=True)
+    actual = loaded_facts().sort_values(columns).reset_index(drop=True)
+    assert len(expected) > SALES * 0.9
+    pd.testing.assert_frame_equal(actual, expected, check_dtype=False)
+
+
+def test_validation_followed_the_facts_by_their_asset(stage: Stage) -> None:
+    (run,) = stage.client.runs("sales.validate")
+    assert run["run_type"] == "asset_triggered"
+    assert run["state"] == "success"
+
+
+def test_the_drivers_log_is_the_tasks_log(stage: Stage) -> None:
+    (run,) = stage.client.runs("sales.enrich")
+    log = "\n".join(stage.client.log("sales.enrich", run["dag_run_id"], "enrich", 1))
+    assert f"{SALES:,} records in" in log
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"algorithm": "nested-loop"},
+        {"memory": "plenty"},
+        {"run_for": "tomorrow"},
+        {"until_idle": "perhaps"},
+        {"max_files_per_batch": 0},
+    ],
+)
+def test_a_wrong_param_is_refused_at_the_trigger(stage: Stage, conf: dict[str, Any]) -> None:
+    response = stage.client.request(
+        "POST", "dags/sales.enrich/dagRuns", json={"logical_date": None, "conf": conf}
+    )
+    assert response.status_code == 400
+    assert next(iter(conf)) in response.text
+
+
+def test_algorithm_and_memory_of_a_run_reach_the_join(stage: Stage) -> None:
+    before = batches()
+    assert before[-1]["lookups"][0]["algorithm"] != "inlj"
+    more = stage.home / "demo" / "sales" / "zz-more.json"
+    sale = {"sale_id": "one-more", "product_id": 100_001, "quantity": 2, "sold_at": "2026-11-01T10:00:00Z"}
+    more.write_text(json.dumps(sale) + "\n")
+    conf = {"algorithm": "inlj", "memory": "7MB", "until_idle": True, "max_files_per_batch": 1}
+    run = stage.client.trigger("sales.enrich", conf)
+    assert finished(stage.client, "sales.enrich", run) == "success"
+    added = batches()[len(before) :]
+    assert sum(row["rows_in"] for row in added) == 1
+    (lookup,) = added[-1]["lookups"]
+    assert (lookup["algorithm"], lookup["memory"]) == ("inlj", 7 << 20)
+
+
+def test_resort_publishes_another_snapshot_and_nothing_else(stage: Stage) -> None:
+    snapshots = LoadHome("sales").snapshots("product")
+    before, facts = sorted(snapshots.iterdir()), len(loaded_facts())
+    stage.client.pause("sales.resort", False)
+    run = stage.client.trigger("sales.resort")
+    assert finished(stage.client, "sales.resort", run) == "success"
+    stage.client.pause("sales.resort", True)
+    new = sorted(set(snapshots.iterdir()) - set(before))
+    assert [path.name for path in new] == [f"v{len(before) + 1:06d}"]
+    assert len(loaded_facts()) == facts
+
+
+def test_a_bad_definition_is_an_import_error_and_the_others_stay(stage: Stage) -> None:
+    good = (stage.loads / "sales.yaml").read_text()
+    broken = stage.loads / "broken.yaml"
+    broken.write_text(good.replace("load: sales", "load: broken").replace("format: json", "format: xml"))
+    client = stage.client
+    errors = wait_until("the import error shows", client.import_errors)
+    ((file, message),) = errors.items()
+    assert file.endswith("freshet_refused.py")
+    for told in ("broken.yaml", "stream.format", "xml", "json"):
+        assert told in message
+    assert "sales.enrich" in client.dag_ids()
+    broken.unlink()
+    wait_until("the import error goes", lambda: not client.import_errors())
+    assert "sales.enrich" in client.dag_ids()
+
+
+def drivers(home: Path) -> list[str]:
+    """The parts of running drivers: the JVM, the Python driver, its workers."""
+    marks = ("org.apache.spark.deploy.SparkSubmit", "jobs/enrich.py", "pyspark.daemon")
+    lines = [" ".join(process.cmdline()) for process in processes_of(home) if process.is_running()]
+    return [line for line in lines if any(mark in line for mark in marks)]
+
+
+def start_endless_run(stage: Stage) -> str:
+    run = stage.client.trigger("sales.enrich", {"until_idle": False, "run_for": "1h"})
+    wait_until("the driver runs", lambda: any("jobs/enrich.py" in line for line in drivers(stage.home)))
+    return run
+
+
+def test_ending_a_run_in_airflow_ends_its_driver(stage: Stage) -> None:
+    run = start_endless_run(stage)
+    stage.client.call("PATCH", f"dags/sales.enrich/dagRuns/{run}", json={"state": "failed"})
+    wait_until("the driver ends", lambda: not drivers(stage.home), 60)
+
+
+def test_stopping_airflow_leaves_no_process(stage: Stage) -> None:
+    start_endless_run(stage)
+    stage.airflow.stop(print)
+    assert processes_of(stage.home) == []
+    assert not stage.airflow.is_running()
