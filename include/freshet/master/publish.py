@@ -91,12 +91,12 @@ class SnapshotWriter:
         self._sink.close()
         shutil.rmtree(self._draft, ignore_errors=True)  # once published it is no longer there
 
-    def add(self, rows: pa.RecordBatch, counts: pa.Array) -> None:
+    def add(self, rows: pa.RecordBatch, counts: npt.ArrayLike) -> None:
         """Take the next rows in rank order, and how often each was asked for."""
         if self.added + len(rows) > self.rows:
             raise SnapshotError(f"more than the announced {self.rows:,} rows were added to a snapshot")
         self._index.add(rows.column(self.key))
-        self._counts[self.added : self.added + len(rows)] = counts.to_numpy(zero_copy_only=False)
+        self._counts[self.added : self.added + len(rows)] = counts
         self.added += len(rows)
         self._waiting.append(rows)
         self._waiting_rows += len(rows)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from freshet.errors import MasterError
@@ -20,10 +20,11 @@ from freshet.master.connections import describe, engine_for
 from freshet.master.database import lookup_schema, read_batches
 from freshet.master.files import scratch
 from freshet.master.publish import SnapshotWriter, choose_page_rows
+from freshet.master.ranking import Ranking, Ranks
+from freshet.master.reorder import RowFile, in_rank_order
 from freshet.master.retention import retain
 from freshet.outofcore import WORK_MEMORY, OutOfMemoryError, bounded_database
 from freshet.progress import Progress, silent
-from freshet.queries import duckdb_name, query
 
 if TYPE_CHECKING:
     from freshet.config import Definition, Lookup
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 NOTHING = "nothing"
 """What rows are ranked by when nothing is known of their use: they stand in the order of their keys."""
 
-_COUNT = "_freshet_count"
-_FETCH_ROWS = 16_384
+_NAMED_ROWS = 3
+_NAMED_COLUMNS = 3
 
 
 def sort(definition: Definition, progress: Progress = silent, memory: int = WORK_MEMORY) -> dict[str, int]:
@@ -54,29 +55,89 @@ def sort_master(
 ) -> int:
     """Rank a lookup's master rows and publish them as the next version of its snapshot; that version.
 
-    The rows pass through a database on disk that may use `memory` bytes, whatever the table's size.
+    The rows pass through files, and their keys through a database that may use `memory` bytes.
     """
-    folder = LoadHome(definition.load).snapshots(lookup.name)
-    with scratch("sort") as work, _sorter(lookup, work, memory) as sorter:
-        sorter.load(progress)
-        sorter.refuse_bad_keys()
-        sorter.load_counts(counts)
+    schema = lookup_schema(lookup)
+    read_at = datetime.now(UTC)
+    with scratch("sort") as work:
+        rows = RowFile(work / "rows", schema)
+        with _database(lookup, work, memory) as database:
+            ranks = _rank(lookup, counts, rows, Ranking(database, schema.field(lookup.key).type), progress)
         writer = SnapshotWriter(
-            folder,
+            LoadHome(definition.load).snapshots(lookup.name),
             key=lookup.key,
-            schema=sorter.schema,
-            rows=sorter.rows,
-            page_rows=choose_page_rows(sorter.row_bytes),
-            watermark=sorter.watermark,
+            schema=schema,
+            rows=rows.rows,
+            page_rows=choose_page_rows(rows.row_bytes),
+            watermark={
+                "database": describe(engine_for(lookup.connection).url),
+                "table": lookup.table,
+                "read_at": read_at.isoformat(),
+            },
             ranked_by=_ranked_by(counts),
         )
         with writer:
-            for rows, row_counts in sorter.ranked():
-                writer.add(rows, row_counts)
-                progress(f"sorting {lookup.name}", writer.added, sorter.rows)
+            for batch in in_rank_order(rows, ranks, work, memory):
+                writer.add(batch, ranks.counts[writer.added : writer.added + len(batch)])
+                progress(f"sorting {lookup.name}", writer.added, rows.rows)
             version = writer.publish()
     retain(definition.load, lookup.name)
     return version
+
+
+def _rank(lookup: Lookup, counts: Path | None, rows: RowFile, ranking: Ranking, progress: Progress) -> Ranks:
+    """Copy the rows from the master's database and rank their keys."""
+    engine = engine_for(lookup.connection)
+    where = f"table {lookup.table!r} in {describe(engine.url)}"
+    keyless = _Keyless(lookup.key)
+    schema = lookup_schema(lookup)
+    for batch in read_batches(engine, lookup.table, schema.names, lookup.key):
+        keyless.look(batch)
+        ranking.add(batch.column(lookup.key))
+        rows.append(batch)
+        progress(f"reading {lookup.table}", rows.rows, None)
+    rows.close()
+    keyless.refuse(where)
+    ranking.finish(where, lookup.key)
+    return ranking.ranks(counts, rows.path.parent)
+
+
+class _Keyless:
+    """The rows without a key: how many, and some of them to name."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.count = 0
+        self.some: list[str] = []
+
+    def look(self, batch: pa.RecordBatch) -> None:
+        """Note the rows of a batch that have no key."""
+        keys = batch.column(self.key)
+        if not keys.null_count:
+            return
+        self.count += keys.null_count
+        for row in batch.filter(pc.is_null(keys)).slice(0, _NAMED_ROWS).to_pylist():
+            named = [f"{name} = {value!r}" for name, value in row.items() if name != self.key]
+            self.some.append(", ".join(named[:_NAMED_COLUMNS]) or "no other column")
+
+    def refuse(self, where: str) -> None:
+        """Refuse a master table that has such rows."""
+        if self.count:
+            raise MasterError(
+                f"{self.count:,} rows of {where} have no {self.key}, for example those with "
+                f"{'; '.join(self.some[:_NAMED_ROWS])}. Give them a key, remove them, or choose another key column"
+            )
+
+
+@contextmanager
+def _database(lookup: Lookup, work: Path, memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    try:
+        with bounded_database(work, memory) as database:
+            yield database
+    except OutOfMemoryError as error:
+        raise MasterError(
+            f"sorting table {lookup.table!r} needs more memory than {memory:,} bytes: {error}"
+        ) from error
 
 
 def _ranked_by(counts: Path | None) -> str:
@@ -84,101 +145,3 @@ def _ranked_by(counts: Path | None) -> str:
         return NOTHING
     metadata = pq.read_schema(counts).metadata or {}
     return metadata.get(COUNTED_FROM, NOTHING.encode()).decode()
-
-
-@contextmanager
-def _sorter(lookup: Lookup, work: Path, memory: int) -> Iterator[_Sorter]:
-    """A sorter whose database may use so much memory, with an error that says so if it is too little."""
-    try:
-        with bounded_database(work, memory) as database:
-            yield _Sorter(lookup, database)
-    except OutOfMemoryError as error:
-        raise MasterError(
-            f"sorting table {lookup.table!r} needs more memory than {memory:,} bytes: {error}"
-        ) from error
-
-
-@dataclass
-class _Sorter:
-    """The rows of one lookup's master table on their way through DuckDB."""
-
-    lookup: Lookup
-    database: duckdb.DuckDBPyConnection
-
-    def __post_init__(self) -> None:
-        self.engine = engine_for(self.lookup.connection)
-        self.schema = lookup_schema(self.lookup)
-        self.rows = 0
-        self.bytes = 0
-        self.watermark: dict[str, Any] = {}
-
-    @property
-    def row_bytes(self) -> float:
-        return self.bytes / max(self.rows, 1)
-
-    @property
-    def _key(self) -> str:
-        return duckdb_name(self.lookup.key)
-
-    def load(self, progress: Progress) -> None:
-        """Copy the rows from the master's database."""
-        self.watermark = {
-            "database": describe(self.engine.url),
-            "table": self.lookup.table,
-            "read_at": datetime.now(UTC).isoformat(),
-        }
-        self._from_arrow("sort/create", self.schema.empty_table())
-        self.database.begin()
-        for batch in read_batches(self.engine, self.lookup.table, self.schema.names, self.lookup.key):
-            self._from_arrow("sort/load", batch)
-            self.rows += len(batch)
-            self.bytes += batch.nbytes
-            progress(f"reading {self.lookup.table}", self.rows, None)
-        self.database.commit()
-
-    def _from_arrow(self, statement: str, source: pa.Table | pa.RecordBatch) -> None:
-        self.database.register("source", source)
-        self.database.execute(query(statement))
-        self.database.unregister("source")
-
-    def refuse_bad_keys(self) -> None:
-        """Refuse a master table whose key is not there or not unique in every row."""
-        where = f"table {self.lookup.table!r} in {describe(self.engine.url)}"
-        nulls = self._one(query("sort/count_null_keys", key=self._key))
-        if nulls:
-            examples = self.database.execute(query("sort/null_keys", key=self._key)).fetchall()
-            shown = "; ".join(self._describe(row) for row in examples)
-            raise MasterError(
-                f"{nulls:,} rows of {where} have no {self.lookup.key}, for example those with {shown}. "
-                "Give them a key, remove them, or choose another key column"
-            )
-        repeated = self.database.execute(query("sort/duplicate_keys", key=self._key)).fetchall()
-        if repeated:
-            shown = ", ".join(f"{key!r} ({times:,} times)" for key, times, _ in repeated)
-            raise MasterError(
-                f"{repeated[0][2]:,} keys of {where} are not unique in {self.lookup.key}, for example "
-                f"{shown}. Remove the extra rows or choose a key column that is unique"
-            )
-
-    def _describe(self, row: tuple[Any, ...]) -> str:
-        others = [item for item in zip(self.schema.names, row, strict=True) if item[0] != self.lookup.key]
-        return ", ".join(f"{name} = {value!r}" for name, value in others[:3]) or "no other column"
-
-    def load_counts(self, counts: Path | None) -> None:
-        """Bring in how often each key was asked for."""
-        key_type = "VARCHAR" if pa.types.is_string(self.schema.field(self.lookup.key).type) else "BIGINT"
-        if counts is None:
-            self.database.execute(query("sort/no_counts", key_type=key_type))
-        else:
-            self.database.execute(query("sort/counts", key_type=key_type), [str(counts)])
-
-    def ranked(self) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The rows in rank order, with their counts."""
-        statement = query("sort/ranked", key=self._key, count=duckdb_name(_COUNT))
-        for batch in self.database.sql(statement).to_arrow_reader(_FETCH_ROWS):
-            yield batch.select(self.schema.names).cast(self.schema), batch.column(_COUNT)
-
-    def _one(self, statement: str) -> int:
-        row = self.database.execute(statement).fetchone()
-        assert row is not None
-        return int(row[0])

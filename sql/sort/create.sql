@@ -1,1 +1,0 @@
-CREATE TABLE master AS SELECT * FROM source;

@@ -1,0 +1,1 @@
+CREATE TABLE keys AS SELECT key, position FROM source;

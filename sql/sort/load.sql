@@ -1,1 +1,0 @@
-INSERT INTO master SELECT * FROM source;

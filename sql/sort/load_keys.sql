@@ -1,0 +1,1 @@
+INSERT INTO keys SELECT key, position FROM source;

@@ -1,1 +1,0 @@
-SELECT * FROM master WHERE {key} IS NULL LIMIT 5;
