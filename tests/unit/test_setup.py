@@ -82,7 +82,7 @@ class Machine:
             env=self.environment | environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
         )
 
     def refusal(self, **environment: str) -> str:
