@@ -251,7 +251,7 @@ class WaitingTuples:
         numbers = sorted(self._payloads)
         firsts = places(np.array(numbers, np.int64), np.zeros(len(numbers), np.int64))
         starts = np.searchsorted(self._places, firsts).tolist()
-        ends = [*starts[1:], len(self._places)]
+        ends = [*starts, len(self._places)][1:]
         return [_Span(n, self._payloads[n], *at) for n, *at in zip(numbers, starts, ends, strict=True)]
 
     def _rows(self, span: _Span) -> Int64s:
@@ -264,7 +264,7 @@ class WaitingTuples:
             together = [*group, span]
             # Joining needs the copied parts and the whole at once: twice the bytes.
             small = sum(part.rows for part in together) <= _SMALL_BATCH_ROWS
-            small = small and 2 * sum(part.nbytes for part in together) <= self._largest
+            small = small and 2 * sum(part.nbytes for part in together) <= self._budget.left
             if group and not (small and span.payload.key_column == group[0].payload.key_column):
                 yield group
                 together = [span]

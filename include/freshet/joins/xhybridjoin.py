@@ -176,8 +176,7 @@ class XHybridJoin(ColumnarJoin):
     ) -> Generator[JoinOutput, None, int]:
         """Copy a portion of cold tuples out of the pushed batch, making room first if need be; how many."""
         count = min(len(rows), max(1, self.slots // _PORTIONS))
-        tuple_bytes = self._seen_bytes / self._seen_rows
-        nbytes = int(count * tuple_bytes)
+        nbytes = self._payload_bytes(stream, keys, rows[:count])
         while True:
             if self._waiting.fits(count, nbytes):
                 since = perf_counter()
@@ -192,9 +191,15 @@ class XHybridJoin(ColumnarJoin):
                 yield from self._make_room(count, nbytes)
             elif count > 1:
                 count //= 2
-                nbytes = int(count * tuple_bytes)
+                nbytes = self._payload_bytes(stream, keys, rows[:count])
             else:
                 raise self._too_large(nbytes)
+
+    def _payload_bytes(self, stream: pa.RecordBatch, keys: pa.Array, rows: Int64s) -> int:
+        """The bytes of these rows: exactly of one row, by the mean of the stream of several."""
+        if len(rows) > 1:
+            return int(len(rows) * self._seen_bytes / self._seen_rows)
+        return Payload.copy(stream.slice(rows[0], 1), keys.slice(rows[0], 1), np.zeros(1, np.int64)).nbytes
 
     def _make_room(self, count: int, nbytes: int) -> Iterator[JoinOutput]:
         """Give back what tuples that are gone still hold; if that is not enough, resolve some."""

@@ -17,7 +17,8 @@ class MemoryStore:
     def __init__(self, keys: list, columns: pa.Table, page_rows: int) -> None:
         self._rank_of = {key: rank for rank, key in enumerate(keys)}
         assert len(self._rank_of) == columns.num_rows
-        self._columns = columns.combine_chunks()
+        self._columns = columns
+        self._pages = [_page(columns.slice(at, page_rows)) for at in range(0, columns.num_rows, page_rows)]
         self.page_rows = page_rows
         self.reads: list[int] = []
 
@@ -27,7 +28,7 @@ class MemoryStore:
 
     @property
     def pages(self) -> int:
-        return -(-self.rows // self.page_rows)
+        return len(self._pages)
 
     @property
     def schema(self) -> pa.Schema:
@@ -46,15 +47,12 @@ class MemoryStore:
 
     def page(self, number: int) -> pa.RecordBatch:
         self.reads.append(number)
-        return self._page(number)
+        return self._pages[number]
 
     def page_bytes(self, number: int) -> int:
-        return self._page(number).nbytes
+        return self._pages[number].nbytes
 
-    def _page(self, number: int) -> pa.RecordBatch:
-        if not 0 <= number < self.pages:
-            raise IndexError(number)
-        rows = self._columns.slice(number * self.page_rows, self.page_rows)
-        return pa.RecordBatch.from_arrays(
-            [column.combine_chunks() for column in rows.columns], schema=self.schema
-        )
+
+def _page(rows: pa.Table) -> pa.RecordBatch:
+    columns = [column.combine_chunks() for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

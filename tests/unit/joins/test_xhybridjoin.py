@@ -1,0 +1,227 @@
+"""X-HYBRIDJOIN does what its paper says, page for page, and keeps to its budget."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freshet.errors import BudgetError
+from freshet.joins.xhybridjoin import XHybridJoin
+from freshet.memory import Budget
+from tests.unit.joins.cases import zipf_ranks
+from tests.unit.joins.memory_store import MemoryStore
+from tests.unit.joins.models.xhybridjoin import NaiveXHybridJoin, Step
+
+AMPLE = 50_000_000
+
+
+def store_of(rows: int, page_rows: int) -> MemoryStore:
+    return MemoryStore(list(range(rows)), pa.table({"rank": pa.array(range(rows), pa.int64())}), page_rows)
+
+
+def batch_of(keys: list[int], first_event: int = 0) -> pa.RecordBatch:
+    events = np.arange(first_event, first_event + len(keys))
+    return pa.record_batch({"event": pa.array(events), "key": pa.array(keys, pa.int64())})
+
+
+class Both:
+    """The join and the model, fed alike."""
+
+    def __init__(self, rows: int, page_rows: int, hot_pages: int, swappable_pages: int, h_s: int) -> None:
+        sizes = {
+            "hot_rows": hot_pages * page_rows,
+            "swappable_pages": swappable_pages,
+            "waiting_tuples": h_s,
+        }
+        self.store = store_of(rows, page_rows)
+        self.join = XHybridJoin(self.store, Budget(AMPLE), sizes)
+        self.join.trace = []
+        d_n = min(hot_pages * page_rows, rows)
+        self.model = NaiveXHybridJoin(list(range(rows)), d_n, swappable_pages * page_rows, h_s)
+        self.outputs: list = []
+        self.events = 0
+
+    def push(self, keys: list[int]) -> None:
+        batch = batch_of(keys, self.events)
+        self.outputs += self.join.push(batch, batch["key"])
+        self.model.push(list(zip(range(self.events, self.events + len(keys)), keys, strict=True)))
+        self.events += len(keys)
+
+    def pause(self) -> None:
+        self.outputs += self.join.drain()
+        self.model.pause()
+
+    def assert_same_trace(self) -> None:
+        assert self.join.trace is not None
+        steps = [Step(one.taken, one.hot, one.partition, one.cold) for one in self.join.trace]
+        assert steps == self.model.steps
+
+    def assert_same_answer(self) -> None:
+        joined: list[tuple[int, int]] = []
+        unmatched: list[int] = []
+        for output in self.outputs:
+            events = output.stream["event"].to_pylist()
+            if output.master is None:
+                unmatched += events
+            else:
+                joined += zip(events, output.master["rank"].to_pylist(), strict=True)
+        assert sorted(joined) == sorted(self.model.joined)
+        assert sorted(unmatched) == sorted(self.model.unmatched)
+
+
+sizes_of_all_parts = {
+    "rows": st.integers(1, 60),
+    "page_rows": st.integers(1, 8),
+    "hot_pages": st.integers(0, 4),
+    "swappable_pages": st.integers(1, 3),
+    "h_s": st.integers(1, 40),
+}
+burst = st.lists(st.integers(-2, 60), max_size=80)
+
+
+@settings(max_examples=200, deadline=None)
+@given(bursts=st.lists(burst, max_size=8), **sizes_of_all_parts)
+def test_under_endless_input_every_iteration_loads_and_matches_what_the_paper_says(bursts, **sizes):
+    both = Both(**sizes)
+    for keys in bursts:
+        both.push(keys)
+        assert both.join.waiting <= len(both.model.q)  # the model still holds hot tuples of its next step
+    both.assert_same_trace()
+    both.pause()
+    both.assert_same_trace()
+    both.assert_same_answer()
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=st.lists(st.none() | burst, max_size=12), **sizes_of_all_parts)
+def test_with_bursts_and_pauses_every_iteration_loads_and_matches_what_the_paper_says(steps, **sizes):
+    both = Both(**sizes)
+    for keys in steps:
+        if keys is None:
+            both.pause()
+        else:
+            both.push(keys)
+    both.pause()
+    both.assert_same_trace()
+    both.assert_same_answer()
+
+
+def test_a_long_skewed_stream_follows_the_paper_too():
+    both = Both(rows=2_000, page_rows=20, hot_pages=4, swappable_pages=2, h_s=300)
+    keys = zipf_ranks(6_000, 2_000, seed=3)
+    for start in range(0, len(keys), 700):
+        both.push(keys[start : start + 700])
+    both.pause()
+    assert len(both.model.steps) > 50
+    both.assert_same_trace()
+    both.assert_same_answer()
+
+
+def test_a_drained_batch_that_fits_loads_each_touched_cold_page_once_and_the_hot_part_never_again():
+    store = store_of(2_000, 20)
+    join = XHybridJoin(store, Budget(AMPLE), {"hot_rows": 100, "swappable_pages": 3})
+    for number in range(4):
+        keys = zipf_ranks(1_000, 2_000, seed=number)
+        store.reads.clear()
+        for start in range(0, 1_000, 170):
+            batch = batch_of(keys[start : start + 170])
+            list(join.push(batch, batch["key"]))
+        list(join.drain())
+        touched = {key // 20 for key in keys if key >= 100}
+        hot = set(range(5)) if number == 0 else set()
+        assert Counter(store.reads) == Counter(touched | hot)
+        stats = join.take_stats()
+        assert stats.page_reads == len(store.reads)
+        assert stats.bytes_read == 20 * 8 * len(store.reads)
+        assert stats.hot == sum(key < 100 for key in keys)
+
+
+def test_untuned_the_hot_and_the_swappable_part_are_equal_and_follow_from_the_budget():
+    store = store_of(100_000, 100)
+    join = XHybridJoin(store, Budget(160_000))
+    batch = batch_of([99_999])
+    list(join.push(batch, batch["key"]))
+    list(join.drain())
+    memory = join.take_stats().memory
+    pages = 160_000 // 8 // 800
+    assert memory["swappable part"] == pages * 800
+    assert join._hot_rows == pages * 100
+    assert join.budget.peaks["hot part"] == pages * 800
+
+
+def test_a_master_that_fits_the_hot_part_is_read_once_and_never_again():
+    store = store_of(500, 20)
+    join = XHybridJoin(store, Budget(AMPLE))
+    for _ in range(3):
+        batch = batch_of(list(range(500)))
+        assert sum(out.stream.num_rows for out in join.push(batch, batch["key"])) == 500
+    assert Counter(store.reads) == Counter(range(25))
+
+
+def test_more_hot_rows_than_the_budget_holds_are_refused_with_the_smallest_that_does():
+    store = store_of(10_000, 100)
+    with pytest.raises(
+        BudgetError, match=r"too few for x-hybridjoin: give it at least [\d,]+ bytes"
+    ) as refusal:
+        XHybridJoin(store, Budget(50_000), {"hot_rows": 8_000})
+    least = int(str(refusal.value).split("at least ")[1].split(" ")[0].replace(",", ""))
+    join = XHybridJoin(store, Budget(least), {"hot_rows": 8_000})
+    batch = batch_of(list(range(10_000)))
+    assert sum(out.stream.num_rows for out in [*join.push(batch, batch["key"]), *join.drain()]) == 10_000
+    assert join.take_stats().peak_bytes <= least
+
+
+def test_h_fills_its_share_of_the_budget_and_no_iteration_comes_early_when_tuples_are_alike():
+    store = store_of(20_000, 50)
+    join = XHybridJoin(store, Budget(400_000), {"hot_rows": 0})
+    join.trace = []
+    random = np.random.default_rng(1)
+    fullest = 0
+    for number in range(40):
+        batch = batch_of(random.integers(0, 20_000, 700).tolist(), number * 700)
+        list(join.push(batch, batch["key"]))
+        fullest = max(fullest, join.waiting)
+    slots = join.slots
+    assert slots > 2_500
+    assert slots * 0.9 < fullest <= slots
+    waiting = 0
+    for one in join.trace:
+        waiting += one.taken
+        assert waiting == slots
+        waiting -= one.cold
+    assert join.take_stats().peak_bytes <= 400_000
+
+
+def test_tiny_batches_without_end_keep_few_payload_batches():
+    store = store_of(5_000, 50)
+    join = XHybridJoin(store, Budget(AMPLE), {"hot_rows": 0})
+    for event in range(500):
+        batch = batch_of([event * 7 % 5_000], event)
+        list(join.push(batch, batch["key"]))
+    assert join.waiting == 500
+    assert join._waiting.batches < 80
+    handed = join.suspend()
+    assert [key for _, keys in handed for key in keys.to_pylist()] == [
+        event * 7 % 5_000 for event in range(500)
+    ]
+
+
+def test_tuples_of_very_different_size_stay_within_the_budget():
+    random = np.random.default_rng(9)
+    store = store_of(3_000, 50)
+    budget = Budget(300_000)
+    join = XHybridJoin(store, budget)
+    out = 0
+    for number in range(30):
+        sizes = random.integers(0, 40, 200) * (random.random(200) < 0.02) * 200
+        texts = pa.array(["x" * int(size) for size in sizes])
+        batch = batch_of(random.integers(0, 3_000, 200).tolist(), number * 200).append_column("text", texts)
+        out += sum(output.stream.num_rows for output in join.push(batch, batch["key"]))
+    out += sum(output.stream.num_rows for output in join.drain())
+    assert out == 6_000
+    assert budget.peak <= 300_000
