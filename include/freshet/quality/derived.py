@@ -13,7 +13,7 @@ from sqlglot import exp
 from freshet.config import Definition
 from freshet.quality.checks import derived_check
 from freshet.quality.lookups import comparable
-from freshet.streaming.derive import with_derived
+from freshet.streaming.derive import try_eval
 
 
 @dataclass(frozen=True)
@@ -25,24 +25,19 @@ class DerivedCheck:
     compared: tuple[str, ...]
     unchecked: Mapping[str, str]
 
-    def applied(self, rows: DataFrame, definition: Definition) -> DataFrame:
+    def applied(self, rows: DataFrame) -> DataFrame:
         """The rows with a check column for each compared derived column."""
         columns = rows.columns
         carried = [name for name in self.computed if name in columns]
         rows = rows.withColumnsRenamed({name: _actual(name) for name in carried})
-        rows = with_derived(rows, definition.model_copy(update={"derive": dict(self.computed)}))
-        rows = rows.withColumns({derived_check(name).column: self._problem(name) for name in self.compared})
-        rows = rows.drop("_failed", *self.computed)
-        return rows.withColumnsRenamed({_actual(name): name for name in carried}).select(
-            *columns, *(derived_check(name).column for name in self.compared)
-        )
-
-    def _problem(self, name: str) -> Column:
-        actual, right = F.col(_actual(name)), F.col(name)
-        told = F.concat(F.lit("is "), _text(actual), F.lit(", should be "), _text(right))
-        return F.when(F.col("_failed") == name, F.lit("its expression fails on this row")).when(
-            ~actual.eqNullSafe(right), told
-        )
+        for name, expression in self.computed.items():
+            value = F.expr(expression).alias("value")
+            rows = rows.withColumn(_attempt(name), try_eval(F.struct(value)))
+            rows = rows.withColumn(name, F.col(_attempt(name))["value"])
+        checks = {derived_check(name).column: _problem(name) for name in self.compared}
+        rows = rows.withColumns(checks).drop(*self.computed)
+        rows = rows.withColumnsRenamed({_actual(name): name for name in carried})
+        return rows.select(*columns, *checks)
 
 
 def plan_derived(definition: Definition, rows: DataFrame) -> DerivedCheck:
@@ -89,6 +84,17 @@ def inputs(expression: str, known: Collection[str]) -> set[str]:
     names = {name.lower() for name in known}
     used = sqlglot.parse_one(expression, dialect="spark").find_all(exp.Column)
     return {column.parts[0].name.lower() for column in used} & names
+
+
+def _problem(name: str) -> Column:
+    actual, right = F.col(_actual(name)), F.col(name)
+    told = F.concat(F.lit("is "), _text(actual), F.lit(", should be "), _text(right))
+    fails = F.when(F.col(_attempt(name)).isNull(), F.lit("its expression fails on this row"))
+    return fails.when(~actual.eqNullSafe(right), told)
+
+
+def _attempt(name: str) -> str:
+    return f"_try_{name}"
 
 
 def _actual(name: str) -> str:

@@ -108,7 +108,7 @@ def _checked(rows: DataFrame, group: Group, new: NewRows, prepared: Prepared) ->
     for name in derived.compared:
         prepared.add(derived_check(name))
     with _time_zone(new.spark, group.time_zone):
-        rows = derived.applied(rows, definition)
+        rows = derived.applied(rows)
     return rows.withColumnsRenamed({hidden: name for name, hidden in later.items()})
 
 

@@ -47,8 +47,11 @@ def _keys(definition: Definition, columns: Sequence[str]) -> list[Expectation]:
     stream = definition.stream
     keys = [stream.event_id, *(lookup.stream_key for lookup in definition.lookups)]
     return [
-        get_expectation_impl("expect_column_values_to_not_be_null")(
-            column=key, meta={"check": f"key {key}"}, description=f"The key {key} is not null"
+        _expectation(
+            "expect_column_values_to_not_be_null",
+            column=key,
+            meta={"check": f"key {key}"},
+            description=f"The key {key} is not null",
         )
         for key in dict.fromkeys(keys)
         if key in columns and key in stream.columns
@@ -56,8 +59,11 @@ def _keys(definition: Definition, columns: Sequence[str]) -> list[Expectation]:
 
 
 def _checked(check: Check) -> Expectation:
-    return get_expectation_impl("expect_column_values_to_be_null")(
-        column=check.column, meta={"check": check.name}, description=check.description
+    return _expectation(
+        "expect_column_values_to_be_null",
+        column=check.column,
+        meta={"check": check.name},
+        description=check.description,
     )
 
 
@@ -72,20 +78,32 @@ def _ledger() -> list[Expectation]:
     expected |= {column: ([0], description) for column, description in zero.items()}
     expected["balanced"] = ([True], "Every batch was balanced when it was written")
     return [
-        get_expectation_impl("expect_column_values_to_be_in_set")(
-            column=column, value_set=values, meta={"check": f"ledger {column}"}, description=description
+        _expectation(
+            "expect_column_values_to_be_in_set",
+            column=column,
+            value_set=values,
+            meta={"check": f"ledger {column}"},
+            description=description,
         )
         for column, (values, description) in expected.items()
     ]
 
 
 def _freshness(limit: float) -> Expectation:
-    return get_expectation_impl("expect_column_max_to_be_between")(
+    return _expectation(
+        "expect_column_max_to_be_between",
         column=AGE,
         max_value=limit,
         meta={"check": "freshness"},
         description=f"The newest of the new facts was at most {limit:,.0f} s old when it was loaded",
     )
+
+
+def _expectation(kind: str, **arguments: Any) -> Expectation:
+    """An expectation by its name, as Great Expectations registers it."""
+    made: Any = get_expectation_impl(kind)
+    expectation: Expectation = made(**arguments)
+    return expectation
 
 
 def _own(definition: Definition, position: int, asked: Mapping[str, Any]) -> Expectation:
@@ -94,7 +112,7 @@ def _own(definition: Definition, position: int, asked: Mapping[str, Any]) -> Exp
     field = ("expectations", position)
     kind = str(asked.get("type"))
     try:
-        return get_expectation_impl(kind)(**arguments, meta=meta)
+        return _expectation(kind, **arguments, meta=meta)
     except ExpectationNotFoundError:
         problem = Problem((*field, "type"), "not an expectation", suggestion(kind, EXPECTATIONS), value=kind)
     except BadArguments as error:

@@ -1,0 +1,173 @@
+"""A loaded load written by hand: tables, plans and snapshots in the documented shape, good or with planted errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from freshet.config import Definition
+from freshet.home import LoadHome
+from freshet.master.publish import SnapshotWriter
+from freshet.streaming.tables import BATCHES_SCHEMA, PARKED_SCHEMA
+
+STREAM_ID = "stream-under-test"
+LOADED_AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+SOLD_AT = datetime(2026, 3, 1, 11, 59, tzinfo=UTC)
+
+SALES: dict[str, Any] = {
+    "load": "sales",
+    "stream": {
+        "path": "in",
+        "format": "json",
+        "columns": {"sale_id": "string", "product_id": "bigint", "quantity": "int", "sold_at": "timestamp"},
+        "event_id": "sale_id",
+        "event_time": "sold_at",
+    },
+    "lookups": [
+        {
+            "name": "product",
+            "table": "products",
+            "key": "product_id",
+            "add": ["surrogate_key", "supplier_id", "sale_price"],
+        }
+    ],
+    "derive": {"total": "quantity * sale_price"},
+    "facts": {
+        "table": "sales_facts",
+        "columns": ["sale_id", "surrogate_key", "supplier_id", "quantity", "total", "sold_at"],
+    },
+    "expectations": [
+        {"type": "expect_column_values_to_be_between", "column": "quantity", "min_value": 1, "max_value": 100}
+    ],
+}
+FACTS_SCHEMA = (
+    "sale_id string, surrogate_key bigint, supplier_id bigint, quantity int, total double, sold_at timestamp, "
+    "_batch bigint, _loaded_at timestamp"
+)
+
+
+def product(key: int, version: int = 1) -> dict[str, Any]:
+    """A master row; surrogate keys differ from version to version."""
+    return {
+        "product_id": key,
+        "surrogate_key": version * 1000 + key,
+        "supplier_id": key % 3,
+        "sale_price": 0.5 + key,
+    }
+
+
+def sale(sale_id: str, key: int = 1, quantity: int = 2, version: int = 1, **other: Any) -> dict[str, Any]:
+    """A fact as the load gives it; `other` plants what is wrong."""
+    master = product(key, version)
+    return {
+        "sale_id": sale_id,
+        "surrogate_key": master["surrogate_key"],
+        "supplier_id": master["supplier_id"],
+        "quantity": quantity,
+        "total": quantity * master["sale_price"],
+        "sold_at": SOLD_AT,
+        "_loaded_at": LOADED_AT,
+        **other,
+    }
+
+
+def sales(first: int, count: int, version: int = 1) -> list[dict[str, Any]]:
+    """Good facts with ids from `first` on."""
+    return [sale(f"S{first + n:06d}", 1 + n % 9, 1 + n % 5, version) for n in range(count)]
+
+
+@dataclass
+class Load:
+    """A load whose batches a test writes itself."""
+
+    spark: SparkSession
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    facts_schema: str = FACTS_SCHEMA
+    next_batch: int = 0
+
+    def __post_init__(self) -> None:
+        self.definition = Definition.from_dict({**SALES, **self.changed})
+        self.home = LoadHome(self.definition.load)
+        self.facts_path = self.home.facts(self.definition.facts.table)
+        self.home.state.mkdir(parents=True, exist_ok=True)
+        self.home.stream_id.write_text(json.dumps({"stream_id": STREAM_ID}))
+
+    def publish(self, rows: Sequence[Mapping[str, Any]], lookup: str = "product", key: str = "product_id") -> int:
+        """Publish a snapshot of these master rows."""
+        batch = pa.RecordBatch.from_pylist([dict(row) for row in rows])
+        with SnapshotWriter(
+            self.home.snapshots(lookup), key=key, schema=batch.schema, rows=len(rows), page_rows=4, watermark={},
+            ranked_by="nothing",
+        ) as writer:  # fmt: skip
+            writer.add(batch, pa.array([0] * len(rows)))
+            return writer.publish()
+
+    def publish_products(self, version: int = 1) -> None:
+        assert self.publish([product(key, version) for key in range(1, 10)]) == version
+
+    def batch(self, rows: Iterable[Mapping[str, Any]], **options: Any) -> int:
+        """Load a batch as the enrich job does: plan, facts, parked, ledger. Its number."""
+        number = self.next_batch
+        self.next_batch += 1
+        self.plan(number, options.pop("snapshots", {"product": 1}))
+        facts = list(rows)
+        self.append_facts(facts, number, transaction=number)
+        parked = options.pop("parked", 0)
+        self.park(parked, number)
+        if options.pop("finished", True):
+            self.record(number, len(facts), parked, **options)
+        return number
+
+    def plan(self, number: int, snapshots: Mapping[str, int], **other: Any) -> None:
+        plan = {
+            "batch": number, "stream_id": STREAM_ID, "definition": self.definition.as_dict(), "snapshots": snapshots,
+            "algorithms": {}, "memory": {}, "code_version": "0", "loaded_at": LOADED_AT.isoformat(),
+            "time_zone": "UTC", "offsets_digest": "", "splits": {}, **other,
+        }  # fmt: skip
+        self.home.plans.mkdir(parents=True, exist_ok=True)
+        (self.home.plans / f"{number}.json").write_text(json.dumps(plan))
+
+    def append_facts(self, rows: Sequence[Mapping[str, Any]], batch: int | None, transaction: int | None) -> None:
+        """Append to the facts, as a batch or (without a transaction) as somebody else."""
+        stamped = [{"_batch": batch, "_loaded_at": LOADED_AT, **row} for row in rows]
+        frame = self.spark.createDataFrame(stamped, self.facts_schema).coalesce(1)  # type: ignore[type-var]
+        self._append(frame, self.facts_path, transaction)
+
+    def park(self, count: int, batch: int) -> None:
+        rows = [{"id": f"file#{batch}:{n}", "reason": "unmatched", "_batch": batch} for n in range(count)]
+        self._append(self.spark.createDataFrame(rows, PARKED_SCHEMA), self.home.parked, batch)  # type: ignore[type-var]
+
+    def record(self, batch: int, facts: int, parked: int, **other: Any) -> None:
+        """Write the ledger's row of a batch; `other` plants what is wrong."""
+        row = {
+            "batch": batch, "stream_id": STREAM_ID, "loaded_at": LOADED_AT, "rows_in": facts + parked,
+            "facts": facts, "parked": parked, "waiting_before": 0, "waiting_after": 0, "balanced": True, **other,
+        }  # fmt: skip
+        self._append(self.spark.createDataFrame([row], BATCHES_SCHEMA), self.home.batches, batch)  # type: ignore[type-var]
+
+    def facts(self) -> list[dict[str, Any]]:
+        return self._rows(self.facts_path)
+
+    def parked(self) -> list[dict[str, Any]]:
+        return self._rows(self.home.parked)
+
+    def version(self) -> int:
+        return DeltaTable(str(self.facts_path)).version()
+
+    def _append(self, frame: DataFrame, table: Path, transaction: int | None) -> None:
+        writer = frame.write.format("delta").mode("append")
+        if transaction is not None:
+            writer = writer.option("txnAppId", STREAM_ID).option("txnVersion", transaction)
+        writer.save(str(table))
+
+    def _rows(self, table: Path) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+        return rows
