@@ -21,7 +21,8 @@ from freshet.orchestration.api import FINISHED, AirflowClient
 from freshet.orchestration.demo import run_demo
 from tests.e2e.conftest import SALES, Stage, processes_of
 
-pytestmark = [pytest.mark.xdist_group("airflow"), pytest.mark.timeout(900)]
+# A time limit by signal lets the fixture end its Airflow; the thread's would leave it running.
+pytestmark = [pytest.mark.xdist_group("airflow"), pytest.mark.timeout(1200, method="signal")]
 
 
 def wait_until(what: str, holds: Callable[[], Any], seconds: float = 120) -> Any:
@@ -32,7 +33,7 @@ def wait_until(what: str, holds: Callable[[], Any], seconds: float = 120) -> Any
     return value
 
 
-def finished(client: AirflowClient, dag_id: str, run_id: str, seconds: float = 400) -> str:
+def finished(client: AirflowClient, dag_id: str, run_id: str, seconds: float = 900) -> str:
     wait_until(f"{dag_id} finishes", lambda: client.run_state(dag_id, run_id) in FINISHED, seconds)
     state = client.run_state(dag_id, run_id)
     if state == "failed":
