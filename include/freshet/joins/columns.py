@@ -10,8 +10,7 @@ share of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +30,7 @@ def _take_type(arrow: pa.DataType) -> np.dtype[Any] | None:
     return np.dtype({1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}.get(width, f"V{width}"))
 
 
-@dataclass(frozen=True)
-class FixedColumn:
+class FixedColumn(NamedTuple):
     """The values of a fixed-width column, and the bits that say which are not null (None: all are not)."""
 
     values: npt.NDArray[Any]
@@ -53,12 +51,13 @@ Columns = Sequence[Any]
 
 def _fixed_column(column: pa.Array, take_type: np.dtype[Any]) -> FixedColumn:
     validity, data = column.buffers()
+    rows, first = len(column), column.offset
     if data is None:
-        values = np.zeros(len(column), take_type)
+        values = np.zeros(rows, take_type)
     else:
-        values = np.frombuffer(data, take_type, len(column), column.offset * take_type.itemsize)
-    bits = np.frombuffer(validity, np.uint8) if column.null_count else None
-    return FixedColumn(values, bits, column.offset)
+        values = np.frombuffer(data, take_type, rows, first * take_type.itemsize)
+    bits = np.frombuffer(validity, np.uint8) if validity is not None and column.null_count else None
+    return FixedColumn(values, bits, first)
 
 
 class ColumnGather:
@@ -94,10 +93,10 @@ class ColumnGather:
                 self._pieces[number].append(column.take(indices))
                 continue
             # Clipping spares NumPy a checked copy; offsets are inside by construction.
-            np.take(column.values, offsets, out=target[start:end], mode="clip")
-            if column.bits is not None and self._valid[number] is None:
-                self._valid[number] = np.ones(self.capacity, np.bool_)
+            column.values.take(offsets, 0, target[start:end], "clip")
             valid = self._valid[number]
+            if valid is None and column.bits is not None:
+                valid = self._valid[number] = np.ones(self.capacity, np.bool_)
             if valid is not None:
                 valid[start:end] = column.valid(offsets)
         self.rows = end

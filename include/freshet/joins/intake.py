@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
 from freshet.errors import BudgetError
 from freshet.joins.columns import Int64s
 
@@ -18,7 +16,7 @@ _FEWEST_ROWS = 64
 
 def intake_rows(limit: int) -> int:
     """How many rows of a pushed batch are located at once under a budget of so many bytes."""
-    return min(max(limit // 16 // INTAKE_BYTES, _FEWEST_ROWS), _MOST_ROWS)
+    return min(max(limit // 8 // INTAKE_BYTES, _FEWEST_ROWS), _MOST_ROWS)
 
 
 def intake_bytes(limit: int) -> int:
@@ -29,11 +27,8 @@ def intake_bytes(limit: int) -> int:
 def page_runs(ranks: Int64s, page_rows: int) -> Iterator[tuple[int, int, int]]:
     """The pages that hold the given ascending ranks, each with the stretch of ranks it holds."""
     pages = ranks // page_rows
-    ends = np.flatnonzero(pages[1:] != pages[:-1]) + 1
-    starts = [0, *ends.tolist()]
-    for start, end in zip(starts, [*starts[1:], len(ranks)], strict=True):
-        if end > start:
-            yield int(pages[start]), start, end
+    starts = [0, *((pages[1:] != pages[:-1]).nonzero()[0] + 1).tolist()] if len(ranks) else []
+    yield from zip(pages[starts].tolist(), starts, [*starts[1:], len(ranks)], strict=False)
 
 
 def smallest_limit(suffices: Callable[[int], bool]) -> int:

@@ -192,13 +192,25 @@ class WaitingTuples:
         self._served += len(bucket)
         return self._ranks[bucket], self._places[bucket]
 
-    def reclaim(self) -> None:
-        """Give back the payload of tuples that are gone. No place taken before is valid afterwards."""
+    def reclaim(self, tuples: int, payload_bytes: int) -> None:
+        """Give back payload of tuples that are gone until so much fits. No place taken before stays valid."""
+        self._close_gaps()
+        spans = sorted(self._spans(), key=lambda span: span.rows / span.payload.batch.num_rows)
+        for span in spans:
+            if span.rows and self.fits(tuples, payload_bytes):
+                break
+            self._copy_together([span])
+        self._measure_largest()
+
+    def merge_small(self) -> None:
+        """Make fewer, larger ones of small payload batches. No place taken before stays valid."""
         self._close_gaps()
         for group in self._groups():
             self._copy_together(group)
+        self._measure_largest()
+
+    def _measure_largest(self) -> None:
         self._largest = max((payload.nbytes for payload in self._payloads.values()), default=0)
-        self._sorted = False
 
     def hand_back(self) -> list[tuple[pa.RecordBatch, pa.Array]]:
         """All tuples with their keys, oldest first; afterwards none is held."""
@@ -245,6 +257,7 @@ class WaitingTuples:
         self._served = 0
         self._head = 0
         self._queue_bytes.resize(len(self._ranks) * QUEUE_BYTES)
+        self._sorted = False
 
     def _spans(self) -> list[_Span]:
         """Every payload batch, oldest first; places grow with arrival."""

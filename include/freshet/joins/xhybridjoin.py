@@ -15,7 +15,7 @@ by age, in a queue Q. One iteration is:
 Memory of M bytes (untuned: hot and swappable part are equal, as in the paper, an eighth of M each):
 
     | hot part d_N | swappable part d_S | intake | queue and payload of waiting tuples H, Q   |
-    |    M / 8     |       M / 8        | M / 16 | the rest; h_S tuples, gaps, room to copy    |
+    |    M / 8     |       M / 8        | M / 8  | the rest; h_S tuples, gaps, room to copy    |
 
 Deviations from the paper:
  - Keys that R does not have leave at intake as unmatched; they would stay at the head of Q for ever.
@@ -51,7 +51,7 @@ from freshet.master.store import MasterStore
 from freshet.memory import Budget
 
 # Cold tuples are held in so many portions of H, so that one portion can always be copied.
-_PORTIONS = 8
+_PORTIONS = 6
 # A warm operator fed with tiny batches copies their payload together when there are so many.
 _MANY_BATCHES = 64
 
@@ -113,7 +113,7 @@ class XHybridJoin(ColumnarJoin):
         self._load_hot_part()
         self._note_size(stream, keys)
         if self._waiting.batches > _MANY_BATCHES:
-            self._waiting.reclaim()
+            self._waiting.merge_small()
         for start, ranks in self._located(stream, keys):
             yield from self._take_in(stream, keys, start, ranks)
         yield from self._hand_over()
@@ -205,7 +205,8 @@ class XHybridJoin(ColumnarJoin):
         """Give back what tuples that are gone still hold; if that is not enough, resolve some."""
         yield from self._hand_over()
         since = perf_counter()
-        self._waiting.reclaim()
+        # Twice as much as needed, so that the next portion finds room at once.
+        self._waiting.reclaim(2 * count, 2 * nbytes)
         self._spent("queue", since)
         if self._waiting.count and not self._waiting.fits(count, nbytes):
             self._iterate()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +241,7 @@ def test_statistics_count_from_the_last_time_they_were_taken(name):
         assert set(stats.outside) == {"table", "stream batch", "output"}
         assert {"locate", "output"} <= set(stats.seconds)
         assert all(spent >= 0 for spent in stats.seconds.values())
+        assert json.loads(json.dumps(asdict(stats))) == asdict(stats)
     assert join.take_stats().tuples_in == 0
 
 
