@@ -170,7 +170,8 @@ def quarantine(load: Load, quiet: Quiet = False) -> None:
     with progress_bars(quiet) as progress:
         moved = run(definition, build_session(f"freshet quarantine {load}"), progress)
     if not quiet:
-        typer.echo(f"{moved:,} facts moved to the parked table. Validate again: freshet validate {load}")
+        again = f"{moved:,} facts moved to the parked table. Validate again: freshet validate {load}"
+        typer.echo(again if moved else "No facts failed the last validation; nothing was moved.")
 
 
 @app.command("last-good")

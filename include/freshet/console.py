@@ -39,14 +39,18 @@ def progress_bars(quiet: bool) -> Iterator[Report]:
     with Progress(*columns, console=messages()) as bars:
         steps: dict[str, TaskID] = {}
 
+        def finish_earlier() -> None:
+            for task in bars.tasks:
+                bars.update(task.id, total=task.completed)
+
         def report(step: str, done: int, total: int | None) -> None:
             if step not in steps:
-                for earlier in steps.values():
-                    bars.stop_task(earlier)
+                finish_earlier()
                 steps[step] = bars.add_task(step, total=total)
             bars.update(steps[step], completed=done, total=total)
 
         yield report
+        finish_earlier()
 
 
 @contextmanager
