@@ -216,7 +216,7 @@ def test_a_begun_batch_is_finished_under_its_own_definition(spark: SparkSession,
 
     with pytest.raises(RuntimeError):
         enrich(small.definition, EnrichOptions(until_idle=True), spark=spark, listener=die_before_facts)
-    small.define(yaml(derive="{total: quantity * price * 100}"))
+    small.define(yaml(derive="{total: 'cast(quantity * price * 100 as decimal(21,2))'}"))
     small.run(spark)
     totals = {row["sale_id"]: row["total"] for row in small.facts().to_pylist()}
     assert totals == {"s1": Decimal("2.00"), "s2": Decimal("400.00")}

@@ -87,7 +87,7 @@ class BatchLoader:
         """The batch after the lookups, with the derived columns; rows of every kind."""
         if refused and self.definition.stream.format == "parquet":
             frame = self._parquet_rows(frame, [uri for uri in batch_input.files if uri not in refused])
-        task = partition_task(self.definition, plan, frozenset(refused))
+        task = partition_task(self.definition, plan, sources.spellings(refused))
         enriched = sources.parse(frame, self.definition).mapInArrow(task, spark_schema(task.schema))
         return with_derived(enriched, self.definition)
 
@@ -135,7 +135,7 @@ class BatchLoader:
             keys = ", ".join(f"{row['_lookup']}: {row['_key']}" for row in refused.collect())
             raise BatchError(
                 f"Batch {plan.batch} of load {load!r} has {tally.refused} records that a lookup with "
-                f"`unmatched: fail` does not know ({keys}). Nothing of the batch was written. Add the rows to "
+                f"`unmatched: fail` does not know ({keys}). Nothing of it was written. Add the rows to "
                 f"the master table, run `freshet sort {load}` and `freshet replan {load}`, and enrich again."
             )
         given = tally.facts + tally.parked

@@ -12,8 +12,9 @@ there to be parked. The parsed frame has the stream's columns and
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import quote, unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -136,6 +137,14 @@ def refused_files(definition: Definition, files: tuple[str, ...]) -> dict[str, s
 
 def local_path(uri: str) -> Path:
     return Path(unquote(urlparse(uri).path))
+
+
+def spellings(uris: Iterable[str]) -> frozenset[str]:
+    """The ways Spark writes the same files: with one slash or three, encoded or not."""
+    paths = [str(local_path(uri)) for uri in uris]
+    return frozenset(
+        f"file:{slashes}{form}" for slashes in ("", "//") for path in paths for form in (path, quote(path))
+    )
 
 
 def _parquet_problem(definition: Definition, file: Path) -> str | None:

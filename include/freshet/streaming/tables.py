@@ -9,7 +9,7 @@ from pathlib import Path
 from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from freshet.config import Definition
 from freshet.errors import LoadStateError
@@ -170,7 +170,8 @@ def _check_ledger(tables: LoadTables, stream_id: str, carried: dict[str, int]) -
 def _create(spark: SparkSession, path: Path, schema: StructType, partition_by: tuple[str, ...] = ()) -> None:
     if SparkDeltaTable.isDeltaTable(spark, str(path)):
         return
-    builder = SparkDeltaTable.createIfNotExists(spark).location(str(path)).addColumns(schema)
+    nullable = StructType([StructField(field.name, field.dataType, True) for field in schema])
+    builder = SparkDeltaTable.createIfNotExists(spark).location(str(path)).addColumns(nullable)
     if partition_by:
         builder = builder.partitionedBy(*partition_by)
     _through_races(builder.execute)
