@@ -599,9 +599,9 @@ def test_the_expectations_are_those_great_expectations_has() -> None:
 
 def test_the_joins_are_those_of_the_registry() -> None:
     from freshet.config.algorithms import ALGORITHMS
-    from freshet.joins import registry
+    from freshet.joins.registry import names
 
-    assert sorted(ALGORITHMS) == sorted(registry.names())
+    assert sorted(ALGORITHMS) == sorted(names())
 
 
 def _message(path: Path) -> str:
