@@ -115,12 +115,15 @@ class ColumnGather:
             pieces = self._pieces[number]
             whole = pa.concat_arrays(pieces) if pieces else pa.array([], arrow)
             return whole if order is None else whole.take(pa.array(order))
-        values = values[: self.rows] if order is None else np.take(values, order, mode="clip")
+        if order is not None:
+            values = values.take(order, mode="clip")
+        elif self.rows <= self.capacity // 4:
+            values = values[: self.rows].copy()  # a small batch shall not hold the memory of a full one
         bits = None
         if valid is not None:
             valid = valid[: self.rows] if order is None else valid[order]
             bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
-        return pa.Array.from_buffers(arrow, self.rows, [bits, pa.py_buffer(values)])
+        return pa.Array.from_buffers(arrow, self.rows, [bits, pa.py_buffer(values[: self.rows])])
 
 
 def record_batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:

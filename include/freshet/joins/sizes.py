@@ -62,13 +62,14 @@ def share_out(limit: int, store: MasterStore, settings: Mapping[str, int]) -> Si
     hot_pages = min(-(-settings.get("hot_rows", untuned * store.page_rows) // store.page_rows), store.pages)
     cold_pages = store.pages - hot_pages
     swappable_pages = min(settings.get("swappable_pages") or untuned, max(cold_pages, 1))
-    hot_bytes = sum(bytes_of[:hot_pages])
+    # One null anywhere gives the whole column of the hot part bits of validity.
+    hot_bytes = sum(bytes_of[:hot_pages]) + (hot_pages * store.page_rows // 8 + 1) * len(store.schema)
     return Sizes(
         limit=limit,
         hot_pages=hot_pages,
         swappable_pages=swappable_pages,
         partitions=-(-cold_pages // swappable_pages),
-        hot_bytes=hot_bytes,
+        hot_bytes=hot_bytes if hot_pages else 0,
         swappable_bytes=swappable_pages * page_bytes if cold_pages else 0,
         loading_bytes=page_bytes + hot_bytes if hot_pages else 0,
     )
