@@ -38,6 +38,8 @@ def bounded_database(folder: Path, memory: int) -> Iterator[duckdb.DuckDBPyConne
         yield connection
     except duckdb.OutOfMemoryException as error:
         raise OutOfMemoryError(f"give it more ({_first_line(error)})") from error
+    except duckdb.IOException as error:
+        raise FreshetError(f"working in {folder} failed: {_first_line(error)}") from error
     except OSError as error:
         # Errors met while a result streams arrive through Arrow.
         if "Out of Memory" in str(error):

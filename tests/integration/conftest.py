@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from freshet.streaming.session import build_session
+from tests.mariadb import mariadb, mariadb_server  # noqa: F401
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,9 @@ files stands in. The cost is bounded in both: the newest rows, up to a number, i
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from freshet.frequency.sample import MOST_ROWS, sample
+from freshet.frequency.sample import take_sample
 from freshet.home import LoadHome
 from freshet.master.files import replacing, scratch
 from freshet.master.snapshot import latest, read_pages, snapshot_path
@@ -30,8 +30,6 @@ FACTS = "facts"
 STREAM = "stream"
 COUNTED_FROM = b"freshet.counted_from"
 """The metadata of a file of counts that says where they come from."""
-
-log = logging.getLogger(__name__)
 
 MOST_FACTS = 20_000_000
 _FETCH_ROWS = 65_536
@@ -79,7 +77,7 @@ def _newest_facts(path: Path) -> list[str]:
     for name, records in zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True):
         if rows >= MOST_FACTS:
             break
-        chosen.append(str(path / name))
+        chosen.append(str(path / unquote(name)))  # the log has them as URLs
         rows += records or 0
     return chosen
 
@@ -114,17 +112,9 @@ def _count(database: duckdb.DuckDBPyConnection, name: str, files: list[str], col
 
 def _from_stream(database: duckdb.DuckDBPyConnection, definition: Definition, lookup: Lookup) -> str | None:
     """Fill the table of counts from the stream's newest files, if they have the key; where they came from."""
-    try:
-        records = sample(database, definition.stream, lookup.stream_key)
-        if records is None:
-            return None
-        records.create_view("sample")
-        column = duckdb_name(lookup.stream_key)
-        database.execute(query("frequency/sample", column=column, rows=str(MOST_ROWS)))
-    except duckdb.Error as error:
-        # Ranks are an optimisation: a stream that cannot be sampled must not keep its load from starting.
-        log.warning("The stream of %s cannot be sampled: %s", definition.load, str(error).splitlines()[0])
+    if not take_sample(database, definition.stream, lookup.stream_key):
         return None
+    database.execute(query("frequency/count_sample"))
     return STREAM
 
 

@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from freshet.home import resolve
+from freshet.queries import duckdb_name, query
 
 if TYPE_CHECKING:
     from freshet.config import Stream
 
 MOST_ROWS = 1_000_000
 MOST_BYTES = 512 * 1024 * 1024
-_LONGEST_LINE = 4 * 1024 * 1024  # DuckDB holds several of this size in memory
+MOST_FILES = 256
+
+log = logging.getLogger(__name__)
 
 
-def sample(
-    database: duckdb.DuckDBPyConnection, stream: Stream, column: str
-) -> duckdb.DuckDBPyRelation | None:
-    """The newest records of a stream with at least the given column; None when there are none.
+def take_sample(database: duckdb.DuckDBPyConnection, stream: Stream, column: str) -> bool:
+    """Fill the table `sample` with the keys of the stream's newest records; false when there are none.
 
-    Of JSON and CSV all is read as text, and what cannot be read is left out: a record that will be parked
-    asks for no master row.
+    What cannot be read is left out: a record that will be parked asks for no master row.
     """
     if stream.source != "files" or column not in stream.columns:
-        return None
-    files = newest_files(resolve(stream.path))
-    if stream.format == "parquet":
-        files = [file for file in files if _has_column(file, column)]
-    if not files:
-        return None
-    return _READERS[stream.format](database, stream, column, [str(file) for file in files])
+        return False
+    database.execute(query("frequency/create_sample"))
+    rows = 0
+    # One file after the other: DuckDB takes its buffers for all files of a statement at once.
+    for file in newest_files(resolve(stream.path)):
+        if rows >= MOST_ROWS:
+            break
+        try:
+            _READERS[stream.format](database, stream, column, str(file)).create_view("records", replace=True)
+            statement = query("frequency/load_sample", column=duckdb_name(column), rows=str(MOST_ROWS - rows))
+            rows += database.execute(statement).fetchall()[0][0]
+        except duckdb.Error as error:
+            # Ranks are an optimisation: a file that cannot be sampled must not keep its load from starting.
+            log.warning("%s cannot be sampled: %s", file, str(error).splitlines()[0])
+    return rows > 0
 
 
 def newest_files(folder: Path) -> list[Path]:
-    """The newest files of a folder, hidden ones aside, as many as have a bounded number of bytes."""
+    """The newest files of a folder, hidden ones aside, bounded in number and bytes."""
     if not folder.is_dir():
         return []
     found = [
@@ -48,7 +55,7 @@ def newest_files(folder: Path) -> list[Path]:
     ]
     chosen: list[Path] = []
     total = 0
-    for _, size, file in sorted(found, reverse=True):
+    for _, size, file in sorted(found, reverse=True)[:MOST_FILES]:
         if chosen and total + size > MOST_BYTES:
             break
         chosen.append(file)
@@ -56,31 +63,23 @@ def newest_files(folder: Path) -> list[Path]:
     return chosen
 
 
-def _has_column(file: Path, column: str) -> bool:
-    try:
-        return column in pq.read_schema(file).names
-    except (pa.ArrowException, OSError):
-        return False
-
-
 def _json(
-    database: duckdb.DuckDBPyConnection, stream: Stream, column: str, files: list[str]
+    database: duckdb.DuckDBPyConnection, stream: Stream, column: str, file: str
 ) -> duckdb.DuckDBPyRelation:
     return database.read_json(
-        files,  # type: ignore[arg-type]  # lists are taken too, the stubs do not know it
+        file,
         format="newline_delimited",
         columns={column: "VARCHAR"},
         ignore_errors=True,
-        maximum_object_size=_LONGEST_LINE,
     )
 
 
 def _csv(
-    database: duckdb.DuckDBPyConnection, stream: Stream, column: str, files: list[str]
+    database: duckdb.DuckDBPyConnection, stream: Stream, column: str, file: str
 ) -> duckdb.DuckDBPyRelation:
     options = stream.options
     return database.read_csv(
-        files,  # type: ignore[arg-type]
+        file,
         columns=dict.fromkeys(stream.columns, "VARCHAR"),
         header=options.get("header", "false").lower() == "true",
         sep=options.get("delimiter", ","),
@@ -94,9 +93,9 @@ def _csv(
 
 
 def _parquet(
-    database: duckdb.DuckDBPyConnection, stream: Stream, column: str, files: list[str]
+    database: duckdb.DuckDBPyConnection, stream: Stream, column: str, file: str
 ) -> duckdb.DuckDBPyRelation:
-    return database.read_parquet(files, union_by_name=True)
+    return database.read_parquet(file)
 
 
 _READERS = {"json": _json, "csv": _csv, "parquet": _parquet}

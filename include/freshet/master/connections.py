@@ -108,7 +108,7 @@ def _parse(variable: str, value: str) -> URL:
     try:
         fields = _from_json(value) if value.startswith("{") else _from_uri(value)
         url = _to_url(variable, **fields)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         # The value holds a password: neither it nor the parser's complaint is shown.
         raise MasterError(
             f"{variable} is not a database connection: write "

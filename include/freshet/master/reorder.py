@@ -38,7 +38,8 @@ class RowFile:
         self._writer.close()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        with pa.memory_map(str(self.path)) as file:
+        # Not mapped: a mapping would keep all that was read in memory until the end.
+        with pa.OSFile(str(self.path)) as file:
             yield from pa.ipc.open_stream(file)
 
     @property
@@ -77,8 +78,7 @@ def _deal(rows: RowFile, ranks: Ranks, work: Path, bucket_rows: int) -> list[Row
 def _by_bucket(buckets: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
     order = np.argsort(buckets, kind="stable")
     numbers, starts = np.unique(buckets[order], return_index=True)
-    for number, positions in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-        yield number, positions
+    yield from zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)
 
 
 def _sorted_bucket(bucket: RowFile) -> Iterator[pa.RecordBatch]:

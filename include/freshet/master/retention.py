@@ -62,11 +62,10 @@ def versions_in_use(load: str, lookup: str) -> set[int]:
     for file in home.plans.glob("[0-9]*.json"):
         plan = _read(file)
         try:
-            version = plan["snapshots"].get(lookup)
-            waiting = validated is None or int(plan["batch"]) > validated
+            batch, version = int(plan["batch"]), plan["snapshots"].get(lookup)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise SnapshotError(f"the plan {file} cannot be understood; restore it from a backup") from None
-        if waiting and version is not None:
+        if version is not None and (validated is None or batch > validated):
             used.add(int(version))
     return used
 

@@ -125,7 +125,7 @@ class _Keyless:
         if self.count:
             raise MasterError(
                 f"{self.count:,} rows of {where} have no {self.key}, for example those with "
-                f"{'; '.join(self.some[:_NAMED_ROWS])}. Give them a key, remove them, or choose another key column"
+                f"{'; '.join(self.some[:_NAMED_ROWS])}. Give them one, remove them, or choose another column"
             )
 
 

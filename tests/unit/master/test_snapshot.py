@@ -21,7 +21,6 @@ from freshet.master import publish as publishing
 from freshet.master.manifest import read_manifest, verify
 from freshet.master.publish import LARGEST_PAGE, SMALLEST_PAGE_ROWS, SnapshotWriter, choose_page_rows
 from freshet.master.snapshot import latest, open_snapshot, read_pages, snapshot_path, versions
-
 from tests.masterdata import LOAD
 
 FORK = multiprocessing.get_context("fork")
@@ -52,7 +51,7 @@ def table(rows: int) -> pa.Table:
 def publish(rows: pa.Table, page_rows: int = 256, batch_rows: int = 100) -> int:
     with writer(len(rows), page_rows, rows.schema) as snapshot:
         for batch in rows.to_batches(max_chunksize=batch_rows):
-            snapshot.add(batch, pa.array(range(len(batch))))
+            snapshot.add(batch, range(len(batch)))
         return snapshot.publish()
 
 
@@ -144,15 +143,14 @@ def test_version_numbers_go_on_beyond_six_digits() -> None:
 
 
 def test_an_abandoned_writer_leaves_no_trace() -> None:
-    with pytest.raises(RuntimeError), writer(10) as snapshot:
-        snapshot.add(table(10).to_batches()[0].slice(0, 5), pa.array([0] * 5))
-        raise RuntimeError
+    with writer(10) as snapshot:
+        snapshot.add(table(10).to_batches()[0].slice(0, 5), [0] * 5)
     assert list(folder().iterdir()) == []
 
 
 def test_too_few_rows_are_not_published() -> None:
     with writer(10) as snapshot:
-        snapshot.add(table(5).to_batches()[0], pa.array([0] * 5))
+        snapshot.add(table(5).to_batches()[0], [0] * 5)
         with pytest.raises(SnapshotError, match="5 rows were added to a snapshot of 10"):
             snapshot.publish()
     assert versions(folder()) == []
@@ -168,7 +166,7 @@ def _publish_and_die(step: str) -> None:
     if step == "while writing":
         SnapshotWriter._finish_files = _die  # type: ignore[method-assign, assignment]
     elif step == "before the manifest":
-        publishing.sync_tree = _die
+        publishing.sync_tree = _die  # type: ignore
     elif step == "before the rename":
         SnapshotWriter._take_place = _die  # type: ignore[method-assign, assignment]
     else:
@@ -212,7 +210,7 @@ def test_concurrent_publishers_never_overwrite_each_other() -> None:
 def test_a_number_taken_in_between_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     publish(table(5))
     with writer(6, schema=table(6).schema) as slow:
-        slow.add(table(6).to_batches()[0], pa.array([0] * 6))
+        slow.add(table(6).to_batches()[0], [0] * 6)
         seen = iter([[], [1]])
         monkeypatch.setattr("freshet.master.publish.versions", lambda path: next(seen))
         assert slow.publish() == 2

@@ -18,7 +18,6 @@ from freshet.master.manifest import read_manifest
 from freshet.master.snapshot import latest, open_snapshot, snapshot_path
 from freshet.master.sort import sort, sort_master
 from freshet.outofcore import LEAST_MEMORY
-
 from tests.masterdata import LOAD, load_with, lookup_of, snapshot_rows, sqlite_table, write_counts
 
 ITEMS = "CREATE TABLE items (id BIGINT PRIMARY KEY, price DECIMAL(10,2), name VARCHAR(40))"
@@ -101,8 +100,8 @@ def test_counts_that_came_as_text_rank_integer_keys(tmp_path: Path) -> None:
 
 def test_every_type_and_null_comes_through() -> None:
     sqlite_table(
-        "CREATE TABLE items (id INTEGER, a TINYINT, b SMALLINT, c MEDIUMINT, d BIGINT, e FLOAT, f BOOLEAN, g TEXT, "
-        "h BLOB, i DATE, j DATETIME, k TIMESTAMP, l DECIMAL(38,6), m TINYINT(1), n JSON)",
+        "CREATE TABLE items (id INTEGER, a TINYINT, b SMALLINT, c MEDIUMINT, d BIGINT, e FLOAT, f BOOLEAN, "
+        "g TEXT, h BLOB, i DATE, j DATETIME, k TIMESTAMP, l DECIMAL(38,6), m TINYINT(1), n JSON)",
         [
             (1, -128, -32768, 8, 2**63 - 1, 0.1, 1, "é", b"\x00\xff", "2026-02-28", "2026-02-28 01:02:03.5",
              "2026-02-28T03:02:03+02:00", "12345678.123456", 0, '{"a": 1}'),

@@ -1,0 +1,1 @@
+CREATE TABLE sample (key VARCHAR);

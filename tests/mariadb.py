@@ -1,0 +1,248 @@
+"""A private MariaDB server for the tests: installed if need be, started on a free port, gone afterwards.
+
+It has its own data folder, socket and port, and is no service of the system. Each worker of a parallel
+test run starts its own, which takes about a second.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+_POLICY = Path("/usr/sbin/policy-rc.d")
+_START_SECONDS = 60
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDB]:
+    """A running server, shared by the tests of one worker."""
+    folder = Path(tempfile.mkdtemp(prefix="freshet-mariadb-"))  # short, for a socket's path is limited
+    server = MariaDB(folder, find_mariadbd())
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def mariadb(mariadb_server: MariaDB, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """A database of the test's own, which is the connection `warehouse`."""
+    database = mariadb_server.create_database()
+    monkeypatch.setenv("FRESHET_CONN_WAREHOUSE", database.url)
+    yield database
+    mariadb_server.drop_database(database)
+
+
+def find_mariadbd() -> str:
+    """The server's program, installed first if it is missing and may be."""
+    with (Path(tempfile.gettempdir()) / "freshet-mariadb-install.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel workers must not install at the same time
+        return _which() or _installed()
+
+
+def _which() -> str | None:
+    return shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+def _installed() -> str:
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        pytest.fail(
+            "The tests with MariaDB need its server, which cannot be installed here without root and apt-get. "
+            "Install it with `sudo apt-get install mariadb-server` and run the tests again.",
+            pytrace=False,
+        )
+    failure = _apt_get("install", "--no-install-recommends", "mariadb-server")
+    if failure:
+        _apt_get("update")
+        failure = _apt_get("install", "--no-install-recommends", "mariadb-server")
+    found = _which()
+    if found is None:
+        pytest.fail(f"MariaDB could not be installed with apt-get: {failure}", pytrace=False)
+    return found
+
+
+def _apt_get(*arguments: str) -> str:
+    """Run apt-get without starting any service; the end of its output if it failed."""
+    # Debian asks this program before it starts a service that was just installed; 101 says no.
+    forbidding = not _POLICY.exists()
+    if forbidding:
+        _POLICY.write_text("#!/bin/sh\nexit 101\n")
+        _POLICY.chmod(0o755)
+    try:
+        done = subprocess.run(
+            ["apt-get", "-y", "-q", *arguments],
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+    finally:
+        if forbidding:
+            _POLICY.unlink()
+    return "" if done.returncode == 0 else (done.stdout + done.stderr)[-1000:]
+
+
+@dataclass(frozen=True)
+class Database:
+    """One database with a user of its own."""
+
+    port: int
+    name: str
+    user: str
+    password: str
+
+    @property
+    def url(self) -> str:
+        return f"mysql+pymysql://{self.user}:{self.password}@127.0.0.1:{self.port}/{self.name}"
+
+    def run(self, *statements: str, rows: Sequence[Sequence[Any]] = ()) -> list[tuple[Any, ...]]:
+        """Run statements, the last one for each of the rows if there are any; what the last one gave."""
+        connection = pymysql.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            database=self.name,
+            autocommit=True,
+        )
+        with connection, connection.cursor() as cursor:
+            for statement in statements[:-1]:
+                cursor.execute(statement)
+            if rows:
+                cursor.executemany(statements[-1], rows)
+            else:
+                cursor.execute(statements[-1])
+            return list(cursor.fetchall())
+
+
+@dataclass
+class MariaDB:
+    """A private server in a folder."""
+
+    folder: Path
+    program: str
+    port: int = 0
+    process: subprocess.Popen[bytes] | None = None
+    output: str = field(default="", repr=False)
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "socket"
+
+    def start(self) -> None:
+        """Make an empty data folder and start the server on it."""
+        install = shutil.which("mariadb-install-db") or "/usr/bin/mariadb-install-db"
+        subprocess.run(
+            [
+                install,
+                "--no-defaults",
+                *self._common(),
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ],
+            check=True,
+            capture_output=True,
+        )
+        for _ in range(3):  # somebody may take the free port first
+            self.port = _free_port()
+            if self._start_on(self.port):
+                return
+        pytest.fail(f"MariaDB did not start: {(self.folder / 'log').read_text()[-2000:]}", pytrace=False)
+
+    def _common(self) -> list[str]:
+        user = [] if os.geteuid() else ["--user=root"]
+        return [f"--datadir={self.folder / 'data'}", *user]
+
+    def _start_on(self, port: int) -> bool:
+        with (self.folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    self.program,
+                    "--no-defaults",
+                    *self._common(),
+                    f"--socket={self.socket}",
+                    f"--port={port}",
+                    "--bind-address=127.0.0.1",
+                    f"--pid-file={self.folder / 'pid'}",
+                    "--local-infile=1",
+                    "--innodb-buffer-pool-size=64M",
+                    "--innodb-flush-log-at-trx-commit=0",
+                    "--skip-name-resolve",
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_die_with_parent,
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                self.run("SELECT 1")
+            except pymysql.err.OperationalError:
+                time.sleep(0.05)
+            else:
+                return True
+        self.stop()
+        return False
+
+    def stop(self) -> None:
+        """Stop the server, by its own process id."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def run(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements as the server's administrator; what the last one gave."""
+        connection = pymysql.connect(unix_socket=str(self.socket), user="root", autocommit=True)
+        with connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def create_database(self) -> Database:
+        name = f"shop_{secrets.token_hex(4)}"
+        database = Database(self.port, name, user=name, password=f"secret-{secrets.token_hex(8)}")
+        self.run(
+            f"CREATE DATABASE {name} CHARACTER SET utf8mb4",
+            f"CREATE USER {name}@'%' IDENTIFIED BY '{database.password}'",
+            f"GRANT ALL ON {name}.* TO {name}@'%'",
+        )
+        return database
+
+    def drop_database(self, database: Database) -> None:
+        self.run(f"DROP DATABASE {database.name}", f"DROP USER {database.user}@'%'")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _die_with_parent() -> None:
+    # A test run that is killed must not leave a server behind.
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)

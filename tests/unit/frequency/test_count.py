@@ -1,0 +1,184 @@
+"""Keys are counted in the facts, else in the stream, else not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from freshet.config import Definition
+from freshet.frequency import count as counting
+from freshet.frequency import sample as sampling
+from freshet.frequency.count import COUNTED_FROM, count_keys
+from freshet.home import LoadHome
+from freshet.master.manifest import read_manifest
+from freshet.master.snapshot import snapshot_path
+from freshet.master.sort import sort
+from tests.masterdata import LOAD, load_with, lookup_of, snapshot_rows, sqlite_table
+
+KEYS = [5, 5, 5, 2, 2, 9, 5, 1]
+EXPECTED = Counter(KEYS)
+
+
+def counted(definition: Definition) -> tuple[str, dict[Any, int]] | None:
+    """Where the counts came from, and the counts."""
+    path = count_keys(definition, lookup_of(definition))
+    if path is None:
+        return None
+    table = pq.read_table(path)
+    assert path == LoadHome(LOAD).counts("item")
+    return table.schema.metadata[COUNTED_FROM].decode(), dict(
+        zip(table["key"].to_pylist(), table["count"].to_pylist(), strict=True)
+    )
+
+
+def write_facts(columns: dict[str, Any], **options: Any) -> None:
+    write_deltalake(str(LoadHome(LOAD).facts("order_facts")), pa.table(columns), mode="append", **options)
+
+
+def stream_file(home: Path, name: str, content: str | bytes) -> Path:
+    file = home / "stream" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return file
+
+
+def as_text(counts: dict[int, int]) -> dict[str, int]:
+    return {str(key): count for key, count in counts.items()}
+
+
+def test_nothing_is_known_before_anything_was_read() -> None:
+    assert counted(load_with()) is None
+
+
+def test_facts_that_carry_the_key_are_counted() -> None:
+    write_facts({"order_id": ["a", "b", "c"], "id": [5, 5, 2]})
+    write_facts({"order_id": [*"defghi"], "id": [5, 2, 9, 5, 1, None]})
+    assert counted(load_with(facts=["order_id", "id"])) == ("facts", EXPECTED)
+
+
+def test_deleted_facts_are_not_counted() -> None:
+    write_facts({"order_id": ["a"], "id": [7]})
+    write_deltalake(
+        str(LoadHome(LOAD).facts("order_facts")), pa.table({"order_id": ["b"], "id": [8]}), mode="overwrite"
+    )
+    assert counted(load_with(facts=["order_id", "id"])) == ("facts", {8: 1})
+
+
+def test_partitioned_facts_are_counted() -> None:
+    columns = {"order_id": [*"abcd"], "id": [5, 5, 2, 9], "day": ["1 a", "1 a", "2:b", None]}
+    write_facts(columns, partition_by=["day"])
+    assert counted(load_with(facts=["order_id", "id", "day"])) == ("facts", {5: 2, 2: 1, 9: 1})
+
+
+def test_facts_partitioned_by_the_key_are_counted() -> None:
+    write_facts({"order_id": [*"abc"], "id": [5, 5, 2]}, partition_by=["id"])
+    assert counted(load_with(facts=["order_id", "id"])) == ("facts", {5: 2, 2: 1})
+
+
+def test_only_the_newest_facts_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "MOST_FACTS", 4)
+    for keys in ([1, 1, 1], [2, 2, 2], [3, 3, 3]):
+        write_facts({"order_id": [*"abc"], "id": keys})
+    assert counted(load_with(facts=["order_id", "id"])) == ("facts", {2: 3, 3: 3})
+
+
+ITEMS = "CREATE TABLE items (id BIGINT PRIMARY KEY, surrogate BIGINT, colour TEXT)"
+
+
+def test_a_unique_added_column_stands_for_the_key() -> None:
+    sqlite_table(ITEMS, [(key, key * 100, "red") for key in (1, 2, 5, 9)])
+    load = load_with(add={"colour": "colour", "sk": "surrogate"}, facts=["order_id", "colour", "sk"])
+    sort(load)
+    write_facts({"order_id": [*"abcdefgh"], "colour": ["red"] * 8, "sk": [key * 100 for key in KEYS]})
+    assert counted(load) == ("facts", EXPECTED)
+
+
+@pytest.mark.parametrize("last", ["red", None])
+def test_an_added_column_that_does_not_tell_the_key_is_not_used(last: str | None, home: Path) -> None:
+    sqlite_table(ITEMS, [(1, 1, "red"), (2, 2, "blue"), (5, 5, last)])
+    load = load_with(add=["colour"], facts=["order_id", "colour"])
+    sort(load)
+    write_facts({"order_id": ["a"], "colour": ["red"]})
+    stream_file(home, "a.json", '{"id": 2}\n')
+    assert counted(load) == ("stream", {"2": 1})
+
+
+def test_json_lines_are_sampled_without_their_bad_records(home: Path) -> None:
+    lines = [json.dumps({"order_id": str(i), "id": key}) for i, key in enumerate(KEYS)]
+    lines += ['{"order_id": "x", "id"', "no json", '{"order_id": "y"}', '{"id": null}', '{"id": "unknown"}']
+    stream_file(home, "a.json", "\n".join(lines))
+    stream_file(home, "_hidden.json", '{"id": 77}\n')
+    stream_file(home, ".hidden.json", '{"id": 77}\n')
+    assert counted(load_with()) == ("stream", {**as_text(EXPECTED), "unknown": 1})
+
+
+@pytest.mark.parametrize(("header", "delimiter"), [(True, ","), (False, ";")])
+def test_csv_is_sampled(home: Path, header: bool, delimiter: str) -> None:
+    lines = [f'"order{delimiter}{i}"{delimiter}{key}' for i, key in enumerate(KEYS)]
+    lines = [f"order_id{delimiter}id"] * header + [
+        *lines,
+        "short",
+        f"x{delimiter}",
+        f"a{delimiter}1{delimiter}2",
+    ]
+    stream_file(home, "a.csv", "\n".join(lines) + "\n")
+    load = load_with(stream={"format": "csv", "options": {"header": header, "delimiter": delimiter}})
+    assert counted(load) == ("stream", as_text(EXPECTED))
+
+
+def test_parquet_is_sampled_without_files_that_are_none(home: Path) -> None:
+    file = stream_file(home, "a.parquet", "")
+    pq.write_table(pa.table({"order_id": [*"abcdefgh"], "id": KEYS}), file)
+    pq.write_table(pa.table({"order_id": ["a"]}), file.with_name("without.parquet"))
+    stream_file(home, "broken.parquet", "this is not Parquet")
+    assert counted(load_with(stream={"format": "parquet"})) == ("stream", as_text(EXPECTED))
+
+
+def test_the_newest_files_are_sampled(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "MOST_BYTES", 25)
+    for age, key in enumerate([3, 2, 1]):
+        file = stream_file(home, f"{key}.json", json.dumps({"id": key}) + "\n")
+        os.utime(file, (1_700_000_000 - age, 1_700_000_000 - age))
+    assert counted(load_with()) == ("stream", {"3": 1, "2": 1})
+
+
+def test_a_sample_has_a_bounded_number_of_rows(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "MOST_ROWS", 10)
+    for name in ("a.json", "b.json"):
+        stream_file(home, name, '{"id": 4}\n' * 8)
+    assert counted(load_with()) == ("stream", {"4": 10})
+
+
+def test_a_stream_that_cannot_be_sampled_does_not_stop_the_load(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = stream_file(home, "a.json.gz", "this is not gzip")
+    assert counted(load_with()) is None
+    assert str(broken) in caplog.text
+    assert "cannot be sampled" in caplog.text
+
+
+def test_a_key_that_an_earlier_lookup_adds_is_not_in_the_stream(home: Path) -> None:
+    stream_file(home, "a.json", '{"id": 4}\n')
+    load = load_with(stream={"columns": {"order_id": "string", "other": "int"}})
+    assert counted(load) is None
+
+
+def test_sorting_a_load_ranks_by_the_stream_at_first_and_by_the_facts_later(home: Path) -> None:
+    sqlite_table(ITEMS, [(key, key * 100, "red") for key in (1, 2, 5, 9)])
+    load = load_with(add=["surrogate"], facts=["order_id", "surrogate"])
+    stream_file(home, "a.json", '{"id": 9}\n')
+    sort(load)
+    write_facts({"order_id": ["a", "b", "c"], "surrogate": [200, 200, 500]})
+    sort(load)
+    assert [[row[0] for row in snapshot_rows(v, ["id"])] for v in (1, 2)] == [[9, 1, 2, 5], [2, 5, 1, 9]]
+    sources = [read_manifest(snapshot_path(LOAD, "item", v)).ranked_by for v in (1, 2)]
+    assert sources == ["stream", "facts"]
