@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-# Airflow reads this when it is first imported, and would otherwise write into the user's home folder.
-os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="freshet-airflow-")
-os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+from freshet.home import PROJECT
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
-from freshet.home import PROJECT
+# Airflow reads this when it is first imported, and would otherwise write into the user's home folder.
+AIRFLOW_HOME = tempfile.TemporaryDirectory(prefix="freshet-airflow-")
+os.environ["AIRFLOW_HOME"] = AIRFLOW_HOME.name
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
 ORDERS: dict[str, Any] = {
     "load": "orders",
