@@ -65,7 +65,7 @@ def _which() -> str | None:
 def _installed() -> str:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         pytest.fail(
-            "The tests with MariaDB need its server, which cannot be installed here without root and apt-get. "
+            "The tests with MariaDB need its server, which cannot be installed without root and apt-get. "
             "Install it with `sudo apt-get install mariadb-server` and run the tests again.",
             pytrace=False,
         )
