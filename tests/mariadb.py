@@ -17,12 +17,18 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _START_SECONDS = 60
@@ -142,7 +148,6 @@ class MariaDB:
     program: str
     port: int = 0
     process: subprocess.Popen[bytes] | None = None
-    output: str = field(default="", repr=False)
 
     @property
     def socket(self) -> Path:
@@ -162,6 +167,7 @@ class MariaDB:
             check=True,
             capture_output=True,
         )
+        write_certificate(self.folder, "server")
         for _ in range(3):  # somebody may take the free port first
             self.port = _free_port()
             if self._start_on(self.port):
@@ -184,6 +190,8 @@ class MariaDB:
                     "--bind-address=127.0.0.1",
                     f"--pid-file={self.folder / 'pid'}",
                     "--local-infile=1",
+                    f"--ssl-cert={self.folder / 'server.crt'}",
+                    f"--ssl-key={self.folder / 'server.key'}",
                     "--innodb-buffer-pool-size=64M",
                     "--innodb-flush-log-at-trx-commit=0",
                     "--skip-name-resolve",
@@ -235,6 +243,32 @@ class MariaDB:
 
     def drop_database(self, database: Database) -> None:
         self.run(f"DROP DATABASE {database.name}", f"DROP USER {database.user}@'%'")
+
+
+def write_certificate(folder: Path, name: str) -> Path:
+    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / f"{name}.key").write_bytes(private)
+    path = folder / f"{name}.crt"
+    path.write_bytes(certificate.public_bytes(pem))
+    return path
 
 
 def _free_port() -> int:

@@ -27,7 +27,7 @@ from freshet.master.snapshot import snapshot_path
 from freshet.master.sort import sort, sort_master
 from freshet.outofcore import LEAST_MEMORY
 from freshet.workload.sales import SalesSize, products
-from tests.mariadb import Database, MariaDB
+from tests.mariadb import Database, MariaDB, write_certificate
 from tests.masterdata import LOAD, load_with, lookup_of, snapshot_rows
 
 SMALL = SalesSize().scaled(sales=3000, products=20_000)
@@ -323,6 +323,23 @@ def test_memory_is_bounded_whatever_the_size_of_the_table(mariadb: Database) -> 
         few, all_ = (peak_growth(partial(work, table)) for table in ("few", "items"))
         assert all_ - few < bound
     assert [len(snapshot_rows(version, ["id"])) for version in (1, 2)] == [10_000, 100_000]
+
+
+def test_tls_is_used_and_the_server_is_verified(
+    mariadb: Database, mariadb_server: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = mariadb_server.folder / "server.crt"
+    stranger = write_certificate(tmp_path, "stranger")
+    for trusted in (authority, stranger):
+        options = f"ssl_ca={trusted}&ssl_verify_cert=true&ssl_verify_identity=true"
+        monkeypatch.setenv("FRESHET_CONN_WAREHOUSE", f"{mariadb.url}?{options}")
+        engine = engine_for("warehouse")
+        if trusted == authority:
+            with engine.connect() as connection:
+                assert connection.exec_driver_sql("SHOW STATUS LIKE 'Ssl_cipher'").all()[0][1]
+        else:
+            with pytest.raises(MasterError, match="certificate verify failed"):
+                table_schema(engine, "items", ["id"])
 
 
 def test_credentials_are_never_shown(

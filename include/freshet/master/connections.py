@@ -23,15 +23,9 @@ SQLITE = "sqlite"
 
 _DIALECTS = {"mysql": MYSQL, "mariadb": MYSQL, "sqlite": SQLITE}
 # What an Airflow connection's extras may tell the driver; anything else there is Airflow's own.
-_MYSQL_OPTIONS = (
-    "charset",
-    "unix_socket",
-    "ssl_ca",
-    "ssl_cert",
-    "ssl_key",
-    "ssl_verify_cert",
-    "ssl_verify_identity",
-)
+_TLS_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+_TLS_FLAGS = ("ssl_verify_cert", "ssl_verify_identity")
+_MYSQL_OPTIONS = ("charset", "unix_socket", *_TLS_FILES, *_TLS_FLAGS)
 _CONNECT_SECONDS = 10
 
 
@@ -50,10 +44,20 @@ def engine_for(connection: str | None, *, local_infile: bool = False) -> Engine:
         "connect_timeout": _CONNECT_SECONDS,
         "init_command": query("mysql/session"),
         "local_infile": local_infile,
+        **_tls(url),
     }
     if "charset" not in url.query:
         url = url.update_query_dict({"charset": "utf8mb4"})
-    return create_engine(url, poolclass=NullPool, connect_args=arguments)
+    # SQLAlchemy would turn the files into another argument, which the flags make the driver forget.
+    plain = url.difference_update_query([*_TLS_FILES, *_TLS_FLAGS])
+    return create_engine(plain, poolclass=NullPool, connect_args=arguments)
+
+
+def _tls(url: URL) -> dict[str, Any]:
+    """What the driver is told about TLS."""
+    files = {name: url.query[name] for name in _TLS_FILES if name in url.query}
+    flags = {name: str(url.query[name]).lower() in ("1", "true") for name in _TLS_FLAGS if name in url.query}
+    return {**files, **flags}
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
