@@ -9,10 +9,12 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 from deltalake import DeltaTable
 
@@ -52,12 +54,14 @@ def expected_facts(home: Path) -> pd.DataFrame:
             except ValueError:
                 continue
     sales = pd.DataFrame(records)
-    whole = sales["quantity"].map(lambda value: isinstance(value, int)) & sales["product_id"].map(
-        lambda value: isinstance(value, int)
-    )
+    is_whole = {
+        name: sales[name].map(lambda value: isinstance(value, int)) for name in ("quantity", "product_id")
+    }
+    is_time = pd.to_datetime(sales["sold_at"], errors="coerce", format="ISO8601").notna()
+    good = sales[is_whole["quantity"] & is_whole["product_id"] & is_time]
     with sqlite3.connect(embedded_database()) as database:
         products = pd.read_sql("select * from products", database)
-    facts = sales[whole].astype({"product_id": "int64", "quantity": "int64"}).merge(products, on="product_id")
+    facts = good.astype({"product_id": "int64", "quantity": "int64"}).merge(products, on="product_id")
     facts["cents"] = facts["quantity"] * (facts["sale_price"].astype(float) * 100).round().astype("int64")
     return facts[["sale_id", "surrogate_key", "supplier_id", "quantity", "cents"]]
 
@@ -146,12 +150,16 @@ def test_algorithm_and_memory_of_a_run_reach_the_join(stage: Stage) -> None:
 def test_resort_publishes_another_snapshot_and_nothing_else(stage: Stage) -> None:
     snapshots = LoadHome("sales").snapshots("product")
     before, facts = sorted(snapshots.iterdir()), len(loaded_facts())
+    stage.client.trigger("sales.resort")
+    # Switched on, it also makes up for the last time its schedule was due.
     stage.client.pause("sales.resort", False)
-    run = stage.client.trigger("sales.resort")
-    assert finished(stage.client, "sales.resort", run) == "success"
+    runs = wait_until("resort runs", lambda: stage.client.runs("sales.resort"))
+    for run in runs:
+        assert finished(stage.client, "sales.resort", run["dag_run_id"]) == "success"
     stage.client.pause("sales.resort", True)
-    new = sorted(set(snapshots.iterdir()) - set(before))
-    assert [path.name for path in new] == [f"v{len(before) + 1:06d}"]
+    published = sorted(path.name for path in set(snapshots.iterdir()) - set(before))
+    assert published
+    assert published[0] == f"v{len(before) + 1:06d}"
     assert len(loaded_facts()) == facts
 
 
@@ -171,23 +179,29 @@ def test_a_bad_definition_is_an_import_error_and_the_others_stay(stage: Stage) -
     assert "sales.enrich" in client.dag_ids()
 
 
-def drivers(home: Path) -> list[str]:
-    """The parts of running drivers: the JVM, the Python driver, its workers."""
-    marks = ("org.apache.spark.deploy.SparkSubmit", "jobs/enrich.py", "pyspark.daemon")
-    lines = [" ".join(process.cmdline()) for process in processes_of(home) if process.is_running()]
-    return [line for line in lines if any(mark in line for mark in marks)]
+def enrich_driver(home: Path) -> list[psutil.Process]:
+    """The JVM of the running enrich job, the Python driver and its workers."""
+    for process in processes_of(home):
+        with suppress(psutil.NoSuchProcess):
+            if process.name() == "java" and any("jobs/enrich.py" in part for part in process.cmdline()):
+                children = process.children(recursive=True)
+                return [process, *children] if children else []
+    return []
 
 
 def start_endless_run(stage: Stage) -> str:
     run = stage.client.trigger("sales.enrich", {"until_idle": False, "run_for": "1h"})
-    wait_until("the driver runs", lambda: any("jobs/enrich.py" in line for line in drivers(stage.home)))
+    wait_until("the driver runs", lambda: enrich_driver(stage.home))
     return run
 
 
 def test_ending_a_run_in_airflow_ends_its_driver(stage: Stage) -> None:
     run = start_endless_run(stage)
+    driver = enrich_driver(stage.home)
     stage.client.call("PATCH", f"dags/sales.enrich/dagRuns/{run}", json={"state": "failed"})
-    wait_until("the driver ends", lambda: not drivers(stage.home), 60)
+    _, left = psutil.wait_procs(driver, timeout=120)
+    assert [process for process in left if process.status() != psutil.STATUS_ZOMBIE] == []
+    assert enrich_driver(stage.home) == []
 
 
 def test_stopping_airflow_leaves_no_process(stage: Stage) -> None:
