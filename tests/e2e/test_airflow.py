@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -77,6 +78,15 @@ def batches() -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["batch"])
 
 
+def add_a_sale(stage: Stage) -> None:
+    """One more good record in the stream."""
+    name = uuid.uuid4().hex
+    sale = {"sale_id": name, "product_id": 100_001, "quantity": 2, "sold_at": "2026-11-01T10:00:00Z"}
+    draft = stage.home / name
+    draft.write_text(json.dumps(sale) + "\n")
+    draft.rename(stage.home / "demo" / "sales" / f"more-{name}.json")
+
+
 def test_the_demo_runs_from_master_data_to_validated_facts(
     stage: Stage, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,9 +145,7 @@ def test_a_wrong_param_is_refused_at_the_trigger(stage: Stage, conf: dict[str, A
 def test_algorithm_and_memory_of_a_run_reach_the_join(stage: Stage) -> None:
     before = batches()
     assert before[-1]["lookups"][0]["algorithm"] != "inlj"
-    more = stage.home / "demo" / "sales" / "zz-more.json"
-    sale = {"sale_id": "one-more", "product_id": 100_001, "quantity": 2, "sold_at": "2026-11-01T10:00:00Z"}
-    more.write_text(json.dumps(sale) + "\n")
+    add_a_sale(stage)
     conf = {"algorithm": "inlj", "memory": "7MB", "until_idle": True, "max_files_per_batch": 1}
     run = stage.client.trigger("sales.enrich", conf)
     assert finished(stage.client, "sales.enrich", run) == "success"
@@ -190,18 +198,40 @@ def enrich_driver(home: Path) -> list[psutil.Process]:
 
 
 def start_endless_run(stage: Stage) -> str:
+    """A run that has loaded something and waits for more."""
+    before = len(batches())
+    add_a_sale(stage)
     run = stage.client.trigger("sales.enrich", {"until_idle": False, "run_for": "1h"})
-    wait_until("the driver runs", lambda: enrich_driver(stage.home))
+    wait_until("the driver loads", lambda: len(batches()) > before, 400)
     return run
+
+
+def fail(stage: Stage, run: str) -> None:
+    stage.client.call("PATCH", f"dags/sales.enrich/dagRuns/{run}", json={"state": "failed"})
+
+
+def living(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Which of the processes are alive after some time."""
+    _, left = psutil.wait_procs(processes, timeout=seconds)
+    return [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
 
 
 def test_ending_a_run_in_airflow_ends_its_driver(stage: Stage) -> None:
     run = start_endless_run(stage)
     driver = enrich_driver(stage.home)
-    stage.client.call("PATCH", f"dags/sales.enrich/dagRuns/{run}", json={"state": "failed"})
-    _, left = psutil.wait_procs(driver, timeout=120)
-    assert [process for process in left if process.status() != psutil.STATUS_ZOMBIE] == []
+    fail(stage, run)
+    assert living(driver, 120) == []
     assert enrich_driver(stage.home) == []
+
+
+@pytest.mark.parametrize("generation", [1, 2], ids=["the task", "its supervisor"])
+def test_a_driver_does_not_outlive_what_started_it(stage: Stage, generation: int) -> None:
+    """What a restarted or crashed worker does: nobody is left to end the driver politely."""
+    run = start_endless_run(stage)
+    driver = enrich_driver(stage.home)
+    driver[0].parents()[generation - 1].kill()
+    assert living(driver, 120) == []
+    fail(stage, run)
 
 
 def test_stopping_airflow_leaves_no_process(stage: Stage) -> None:
