@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.json  # noqa: F401
 
 WARM_UP = 5
@@ -97,7 +96,7 @@ def run(given: argparse.Namespace, home: Path) -> None:
     memory = int(store.row_bytes * store.rows / 10)
     write_definition(home, "with", str(memory), given.algorithm)
     print(
-        f"R = {store.rows:,} rows of {store.row_bytes:.0f} B, M = {memory:,} B (a tenth), index and pages outside M: "
+        f"R = {store.rows:,} rows of {store.row_bytes:.0f} B, M = {memory:,} B (a tenth), outside M: "
         f"{dict(store.outside_bytes)}, {given.tuples:,} tuples a batch, Zipf exponent {EXPONENT}"
     )
     spark = build_session("freshet microbatch benchmark")
@@ -108,7 +107,9 @@ def run(given: argparse.Namespace, home: Path) -> None:
             "lookups": (),
             "derive": {},
             "stream": whole.stream.model_copy(update={"path": "without"}),
-            "facts": whole.facts.model_copy(update={"columns": ("sale_id", "product_id", "quantity", "sold_at")}),
+            "facts": whole.facts.model_copy(
+                update={"columns": ("sale_id", "product_id", "quantity", "sold_at")}
+            ),
         }
     )
     (home / "without").mkdir()
@@ -132,7 +133,10 @@ def make_master(home: Path, rows: int) -> None:
         )
         database.executemany(
             "insert into products values (?, ?, ?, ?)",
-            ((int(key), rank, rank % 5000, f"{rank % 9999}.{rank % 100:02d}") for rank, key in enumerate(keys)),
+            (
+                (int(key), rank, rank % 5000, f"{rank % 9999}.{rank % 100:02d}")
+                for rank, key in enumerate(keys)
+            ),
         )
 
 
@@ -151,9 +155,12 @@ def write_stream(file: Path, given: argparse.Namespace, seed: int) -> None:
     from freshet.workload.zipf import Zipf
 
     file.parent.mkdir(exist_ok=True)
-    keys = product_ids(given.rows)[Zipf(given.rows, EXPONENT).ranks(given.tuples, np.random.default_rng(seed))]
+    keys = product_ids(given.rows)[
+        Zipf(given.rows, EXPONENT).ranks(given.tuples, np.random.default_rng(seed))
+    ]
     lines = (
-        f'{{"sale_id":"{seed}-{i}","product_id":{key},"quantity":{1 + i % 9},"sold_at":"2026-01-01T00:00:{i % 60:02d}Z"}}\n'
+        f'{{"sale_id":"{seed}-{i}","product_id":{key},"quantity":{1 + i % 9},'
+        f'"sold_at":"2026-01-01T00:00:{i % 60:02d}Z"}}\n'
         for i, key in enumerate(keys)
     )
     draft = file.with_name(f".{file.name}")
@@ -202,7 +209,10 @@ def report(with_: Contender, without: Contender) -> None:
         )
     lookups = with_.lookup_seconds[WARM_UP:]
     print(f"   ratio: {medians['with'] / medians['without']:.3f}")
-    print(f" lookups: median {statistics.median(lookups):.3f} s, slowest {max(lookups):.3f} s (longest task of each batch)")
+    print(
+        f" lookups: median {statistics.median(lookups):.3f} s, slowest {max(lookups):.3f} s "
+        "(longest task of each batch)"
+    )
 
 
 if __name__ == "__main__":

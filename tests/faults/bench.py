@@ -62,7 +62,8 @@ class Bench:
         with sqlite3.connect(embedded_database()) as database:
             database.execute("drop table if exists products")
             database.execute(
-                "create table products (product_id bigint primary key, surrogate_key bigint, price decimal(10,2))"
+                "create table products "
+                "(product_id bigint primary key, surrogate_key bigint, price decimal(10,2))"
             )
             rows = [
                 (key, surrogate, str(price))

@@ -1,6 +1,7 @@
 """The enrich job with a fault at a chosen step: spark-submit runs it in the place of jobs/enrich.py.
 
-    driver.py --load LOAD --at STEP:BATCH --do kill-group|kill-jvm|kill-python|hold [--reached FILE --release FILE]
+    driver.py --load LOAD --at STEP:BATCH --do kill-group|kill-jvm|kill-python
+    driver.py --load LOAD --at STEP:BATCH --do hold --reached FILE --release FILE
 
 The steps are those the job announces to its listener, each just before it is taken:
 plan (before the plan), join (after it), facts, parked (between the two), ledger, commit (Spark's own).

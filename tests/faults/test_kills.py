@@ -48,7 +48,7 @@ def test_later_batches_are_loaded_once_though_each_is_killed_at_another_step(
 
 
 def kill_and_publish(bench: Bench, faults: list[tuple[int, str, str]]) -> dict[int, int]:
-    """Run into each fault in turn; the master version that each batch must have been loaded with comes back."""
+    """Run into each fault in turn; the master version each batch must have been loaded with comes back."""
     versions: dict[int, int] = {}
     for batch, step, kill in faults:
         version = bench.publish()

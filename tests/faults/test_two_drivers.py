@@ -40,7 +40,7 @@ def test_two_drivers_started_at_once_on_an_empty_checkpoint(bench: Bench) -> Non
 
 
 def test_two_drivers_started_at_once_with_no_lease_between_them(bench: Bench) -> None:
-    """The lease saves work, not rows: without it one of the two may give up, and the tables are exact all the same."""
+    """The lease saves work, not rows: one of the two may give up, and the tables are exact all the same."""
     version = bench.publish()
     drivers = [bench.start("--without-lease"), bench.start("--without-lease")]
     for driver in drivers:

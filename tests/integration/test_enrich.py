@@ -31,7 +31,12 @@ SALES = """
       max_files_per_batch: 1
       trigger_interval: 100ms
     lookups:
-      - {{name: product, table: products, key: product_id, add: [surrogate_key, price], unmatched: {unmatched}, memory: {memory}}}
+      - name: product
+        table: products
+        key: product_id
+        add: [surrogate_key, price]
+        memory: {memory}
+        unmatched: {unmatched}
     derive: {derive}
     facts: {{table: facts, columns: {columns}}}
 """
@@ -162,7 +167,7 @@ def test_a_derived_expression_that_fails_parks_its_row(spark: SparkSession, smal
 
 
 def test_keep_fills_in_defaults_and_fail_writes_nothing(spark: SparkSession, small: SmallLoad) -> None:
-    small.define(yaml(unmatched="keep, defaults: {surrogate_key: -1}"))
+    small.define(yaml(unmatched="keep\n        defaults: {surrogate_key: -1}"))
     small.feed(sale(1, 1) + "\n" + sale(2, 99) + "\n")
     small.publish()
     small.run(spark)
@@ -286,7 +291,7 @@ def test_what_cannot_run_is_refused_with_what_to_do(spark: SparkSession, small: 
         small.run(spark)
     small.publish()
     small.define(yaml().replace("stream/small", "stream/elsewhere"))
-    with pytest.raises(FreshetError, match="elsewhere.*does not exist"):
+    with pytest.raises(FreshetError, match=r"elsewhere.*does not\s+exist"):
         small.run(spark)
     small.define(yaml(derive="{total: quantity + to_date(sale_id) * 5}"))
     with pytest.raises(DefinitionError, match=r"derive\.total"):

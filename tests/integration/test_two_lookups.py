@@ -23,15 +23,37 @@ ORDERS = """
       source: files
       path: stream/orders
       format: parquet
-      columns: {order_id: string, shop: int, article: string, amount: "decimal(12,2)", placed_on: date, note: string, placed_at: timestamp}
+      columns:
+        order_id: string
+        shop: int
+        article: string
+        amount: decimal(12,2)
+        placed_on: date
+        note: string
+        placed_at: timestamp
       event_id: order_id
       event_time: placed_at
       max_files_per_batch: 1
     lookups:
-      - {name: shop, table: shops, key: shop_id, stream_key: shop, add: {region: region, opened: opened_on}, unmatched: park, memory: 1MB}
-      - {name: article, table: articles, key: code, stream_key: article, add: [brand, price, launched], unmatched: keep, memory: 1MB}
+      - name: shop
+        table: shops
+        key: shop_id
+        stream_key: shop
+        add: {region: region, opened: opened_on}
+        unmatched: park
+        memory: 1MB
+      - name: article
+        table: articles
+        key: code
+        stream_key: article
+        add: [brand, price, launched]
+        unmatched: keep
+        memory: 1MB
     derive: {rebate: price - amount}
-    facts: {table: order_facts, columns: [order_id, region, opened, article, brand, price, launched, amount, rebate, placed_on, note, placed_at]}
+    facts:
+      table: order_facts
+      columns: [order_id, region, opened, article, brand, price, launched, amount, rebate,
+                placed_on, note, placed_at]
 """
 
 SHOPS = [
