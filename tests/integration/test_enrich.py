@@ -283,6 +283,9 @@ def test_overrides_of_a_run_are_in_its_plan_and_ledger(spark: SparkSession, smal
     assert 0 < lookup["peak_bytes"] <= 3_000_000
     plan = read_plan("small", 0)
     assert plan is not None and plan.algorithms == {"product": "inlj"}
+    small.feed(sale(2, 1) + "\n")
+    small.run(spark)
+    assert small.batches()[1]["lookups"][0]["algorithm"] == "x-hybridjoin"  # what `auto` stands for
 
 
 def test_what_cannot_run_is_refused_with_what_to_do(spark: SparkSession, small: SmallLoad) -> None:

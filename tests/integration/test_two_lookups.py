@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -105,7 +105,7 @@ def stream(file: int, rows: int = 2000) -> pa.Table:
                 [None if n < 5 else f"note {n}" for n in rng.integers(0, 10, rows)], pa.string()
             ),
             "placed_at": pa.array(
-                [datetime(2026, 1, 1) + timedelta(seconds=int(n)) for n in rng.integers(0, 9999, rows)],
+                [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=int(n)) for n in rng.integers(0, 9999, rows)],
                 pa.timestamp("us", tz="UTC"),
             ),
         }

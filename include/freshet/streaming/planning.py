@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from freshet.config import Definition, Lookup
 from freshet.errors import LoadStateError, SnapshotError
+from freshet.joins.registry import join_type
 from freshet.master.snapshot import latest
 from freshet.streaming.checkpoint import BatchInput
 from freshet.streaming.plan import Plan, create_plan, now, read_plan
@@ -51,7 +52,9 @@ class Planner:
             stream_id=self.stream_id,
             definition=self.definition.as_dict(),
             snapshots={lookup.name: published_version(self.definition, lookup) for lookup in lookups},
-            algorithms={lookup.name: self.algorithm or lookup.algorithm for lookup in lookups},
+            algorithms={
+                lookup.name: join_type(self.algorithm or lookup.algorithm).name for lookup in lookups
+            },
             memory={lookup.name: self.memory or lookup.memory for lookup in lookups},
             code_version=version("freshet"),
             loaded_at=now(),
