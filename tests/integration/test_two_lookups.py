@@ -105,7 +105,10 @@ def stream(file: int, rows: int = 2000) -> pa.Table:
                 [None if n < 5 else f"note {n}" for n in rng.integers(0, 10, rows)], pa.string()
             ),
             "placed_at": pa.array(
-                [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=int(n)) for n in rng.integers(0, 9999, rows)],
+                [
+                    datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=int(n))
+                    for n in rng.integers(0, 9999, rows)
+                ],
                 pa.timestamp("us", tz="UTC"),
             ),
         }
