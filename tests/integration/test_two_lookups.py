@@ -56,6 +56,7 @@ ORDERS = """
                 placed_on, note, placed_at]
 """
 
+MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 SHOPS = [
     (number, None if number % 7 == 0 else f"region-{number % 5}", date(2000, 1, 1) + timedelta(number))
     for number in range(0, 300, 2)
@@ -105,10 +106,7 @@ def stream(file: int, rows: int = 2000) -> pa.Table:
                 [None if n < 5 else f"note {n}" for n in rng.integers(0, 10, rows)], pa.string()
             ),
             "placed_at": pa.array(
-                [
-                    datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=int(n))
-                    for n in rng.integers(0, 9999, rows)
-                ],
+                [MIDNIGHT + timedelta(seconds=int(n)) for n in rng.integers(0, 9999, rows)],
                 pa.timestamp("us", tz="UTC"),
             ),
         }
