@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 
+import pytest
+
 from tests.faults import oracle
 from tests.faults.bench import Bench
 from tests.faults.test_kills import assert_exact
+
+pytestmark = pytest.mark.timeout(1800)  # each test runs the job many times
 
 
 def test_a_deleted_and_a_rolled_back_checkpoint_are_refused_and_the_restored_one_goes_on(

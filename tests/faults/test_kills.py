@@ -9,6 +9,8 @@ import pytest
 from tests.faults import oracle
 from tests.faults.bench import Bench
 
+pytestmark = pytest.mark.timeout(1800)  # each test runs the job many times
+
 STEPS = ["plan", "join", "parked", "ledger", "commit"]
 """Before the plan, after it, between facts and parked, before the batches row, before Spark's own commit."""
 

@@ -6,9 +6,13 @@ import os
 import signal
 import time
 
+import pytest
+
 from tests.faults import oracle
 from tests.faults.bench import RUN_TIMEOUT, Bench
 from tests.faults.test_kills import assert_exact
+
+pytestmark = pytest.mark.timeout(1800)  # each test runs the job many times
 
 
 def test_a_driver_held_after_its_facts_wakes_up_when_another_has_gone_on(bench: Bench) -> None:

@@ -57,7 +57,8 @@ def partition_task(definition: Definition, plan: Plan, refused_files: frozenset[
 
 @lru_cache(maxsize=64)
 def _snapshot_schema(path: Path, columns: tuple[str, ...]) -> pa.Schema:
-    return open_snapshot(path, list(dict.fromkeys(columns))).schema
+    """The columns of a snapshot, whose files are verified when the driver first takes it up."""
+    return open_snapshot(path, list(dict.fromkeys(columns)), full=True).schema
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
