@@ -1,4 +1,4 @@
-"""A loaded load written by hand: tables, plans and snapshots in the documented shape, good or with planted errors."""
+"""A load written by hand: tables, plans and snapshots in the documented shape, with or without errors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from freshet.config import Definition
 from freshet.home import LoadHome
 from freshet.master.publish import SnapshotWriter
+from freshet.quality.pointer import LastGood, move_last_good
 from freshet.streaming.tables import BATCHES_SCHEMA, PARKED_SCHEMA
 
 STREAM_ID = "stream-under-test"
@@ -48,10 +50,12 @@ SALES: dict[str, Any] = {
         {"type": "expect_column_values_to_be_between", "column": "quantity", "min_value": 1, "max_value": 100}
     ],
 }
-FACTS_SCHEMA = (
-    "sale_id string, surrogate_key bigint, supplier_id bigint, quantity int, total double, sold_at timestamp, "
-    "_batch bigint, _loaded_at timestamp"
-)
+FACTS_SCHEMA = """
+    sale_id string, surrogate_key bigint, supplier_id bigint, quantity int, total double, sold_at timestamp,
+    _batch bigint, _loaded_at timestamp
+"""
+
+Rows = Iterable[Mapping[str, Any]]
 
 
 def product(key: int, version: int = 1) -> dict[str, Any]:
@@ -88,7 +92,6 @@ def sales(first: int, count: int, version: int = 1) -> list[dict[str, Any]]:
 class Load:
     """A load whose batches a test writes itself."""
 
-    spark: SparkSession
     changed: Mapping[str, Any] = field(default_factory=dict)
     facts_schema: str = FACTS_SCHEMA
     next_batch: int = 0
@@ -100,20 +103,28 @@ class Load:
         self.home.state.mkdir(parents=True, exist_ok=True)
         self.home.stream_id.write_text(json.dumps({"stream_id": STREAM_ID}))
 
-    def publish(self, rows: Sequence[Mapping[str, Any]], lookup: str = "product", key: str = "product_id") -> int:
+    def publish(
+        self, rows: Sequence[Mapping[str, Any]], lookup: str, key: str, schema: pa.Schema | None = None
+    ) -> int:
         """Publish a snapshot of these master rows."""
-        batch = pa.RecordBatch.from_pylist([dict(row) for row in rows])
+        batch = pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=schema)
         with SnapshotWriter(
-            self.home.snapshots(lookup), key=key, schema=batch.schema, rows=len(rows), page_rows=4, watermark={},
+            self.home.snapshots(lookup),
+            key=key,
+            schema=batch.schema,
+            rows=len(rows),
+            page_rows=4,
+            watermark={},
             ranked_by="nothing",
-        ) as writer:  # fmt: skip
+        ) as writer:
             writer.add(batch, pa.array([0] * len(rows)))
             return writer.publish()
 
     def publish_products(self, version: int = 1) -> None:
-        assert self.publish([product(key, version) for key in range(1, 10)]) == version
+        rows = [product(key, version) for key in range(1, 10)]
+        assert self.publish(rows, "product", "product_id") == version
 
-    def batch(self, rows: Iterable[Mapping[str, Any]], **options: Any) -> int:
+    def batch(self, rows: Rows, **options: Any) -> int:
         """Load a batch as the enrich job does: plan, facts, parked, ledger. Its number."""
         number = self.next_batch
         self.next_batch += 1
@@ -126,32 +137,52 @@ class Load:
             self.record(number, len(facts), parked, **options)
         return number
 
-    def plan(self, number: int, snapshots: Mapping[str, int], **other: Any) -> None:
+    def plan(self, number: int, snapshots: Mapping[str, int]) -> None:
         plan = {
-            "batch": number, "stream_id": STREAM_ID, "definition": self.definition.as_dict(), "snapshots": snapshots,
-            "algorithms": {}, "memory": {}, "code_version": "0", "loaded_at": LOADED_AT.isoformat(),
-            "time_zone": "UTC", "offsets_digest": "", "splits": {}, **other,
-        }  # fmt: skip
+            "batch": number,
+            "stream_id": STREAM_ID,
+            "definition": self.definition.as_dict(),
+            "snapshots": snapshots,
+            "algorithms": {},
+            "memory": {},
+            "code_version": "0",
+            "loaded_at": LOADED_AT.isoformat(),
+            "time_zone": "UTC",
+            "offsets_digest": "",
+            "splits": {},
+        }
         self.home.plans.mkdir(parents=True, exist_ok=True)
         (self.home.plans / f"{number}.json").write_text(json.dumps(plan))
 
-    def append_facts(self, rows: Sequence[Mapping[str, Any]], batch: int | None, transaction: int | None) -> None:
+    def append_facts(self, rows: Rows, batch: int | None, transaction: int | None) -> None:
         """Append to the facts, as a batch or (without a transaction) as somebody else."""
         stamped = [{"_batch": batch, "_loaded_at": LOADED_AT, **row} for row in rows]
-        frame = self.spark.createDataFrame(stamped, self.facts_schema).coalesce(1)  # type: ignore[type-var]
-        self._append(frame, self.facts_path, transaction)
+        append(self.facts_path, self.facts_schema, stamped, transaction, self.definition.facts.partition_by)
 
     def park(self, count: int, batch: int) -> None:
         rows = [{"id": f"file#{batch}:{n}", "reason": "unmatched", "_batch": batch} for n in range(count)]
-        self._append(self.spark.createDataFrame(rows, PARKED_SCHEMA), self.home.parked, batch)  # type: ignore[type-var]
+        append(self.home.parked, PARKED_SCHEMA, rows, batch)
 
     def record(self, batch: int, facts: int, parked: int, **other: Any) -> None:
         """Write the ledger's row of a batch; `other` plants what is wrong."""
         row = {
-            "batch": batch, "stream_id": STREAM_ID, "loaded_at": LOADED_AT, "rows_in": facts + parked,
-            "facts": facts, "parked": parked, "waiting_before": 0, "waiting_after": 0, "balanced": True, **other,
-        }  # fmt: skip
-        self._append(self.spark.createDataFrame([row], BATCHES_SCHEMA), self.home.batches, batch)  # type: ignore[type-var]
+            "batch": batch,
+            "stream_id": STREAM_ID,
+            "loaded_at": LOADED_AT,
+            "rows_in": facts + parked,
+            "facts": facts,
+            "parked": parked,
+            "waiting_before": 0,
+            "waiting_after": 0,
+            "balanced": True,
+            **other,
+        }
+        append(self.home.batches, BATCHES_SCHEMA, [row], batch)
+
+    def trust(self) -> None:
+        """Take everything loaded so far for validated."""
+        pointer = LastGood(self.version(), self.next_batch - 1, LOADED_AT.isoformat())
+        move_last_good(self.definition.load, pointer)
 
     def facts(self) -> list[dict[str, Any]]:
         return self._rows(self.facts_path)
@@ -162,12 +193,23 @@ class Load:
     def version(self) -> int:
         return DeltaTable(str(self.facts_path)).version()
 
-    def _append(self, frame: DataFrame, table: Path, transaction: int | None) -> None:
-        writer = frame.write.format("delta").mode("append")
-        if transaction is not None:
-            writer = writer.option("txnAppId", STREAM_ID).option("txnVersion", transaction)
-        writer.save(str(table))
-
     def _rows(self, table: Path) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
         return rows
+
+
+def append(
+    table: Path, ddl: str, rows: Rows, transaction: int | None, partition_by: Sequence[str] = ()
+) -> None:
+    """Append rows to a Delta table, without Spark; with a transaction as a batch of the load."""
+    fields = StructType.fromDDL(ddl)
+    assert isinstance(fields, StructType)
+    schema = to_arrow_schema(fields)
+    transactions = [] if transaction is None else [Transaction(STREAM_ID, transaction)]
+    write_deltalake(
+        str(table),
+        pa.Table.from_pylist([dict(row) for row in rows], schema=schema),
+        mode="append",
+        partition_by=list(partition_by) or None,
+        commit_properties=CommitProperties(app_transactions=transactions),
+    )

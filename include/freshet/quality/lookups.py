@@ -38,6 +38,8 @@ class LookupCheck:
     lookup: Lookup
     carried: tuple[str, ...]
     """The added columns that the facts carry and that can be compared."""
+    incomparable: tuple[str, ...]
+    """Those that hold maps, which Spark cannot compare."""
     by_key: bool
     by_column: str | None
     fetched: tuple[str, ...]
@@ -124,7 +126,8 @@ def plan_check(lookup: Lookup, rows: DataFrame, needed: set[str], master: Master
     by_column = None if by_key or not carried else master.unique_column(carried)
     wanted = tuple(name for name in lookup.add if name in needed and name not in types)
     fetched = wanted if by_key or by_column is not None else ()
-    return LookupCheck(lookup, carried, by_key, by_column, fetched)
+    incomparable = tuple(name for name in lookup.add if name in types and name not in carried)
+    return LookupCheck(lookup, carried, incomparable, by_key, by_column, fetched)
 
 
 def comparable(kind: DataType) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -16,7 +17,10 @@ from freshet.config.types import to_arrow, to_ddl
 from freshet.home import LoadHome
 from freshet.master.manifest import read_manifest
 from freshet.master.snapshot import open_snapshot, read_pages, snapshot_path
+from freshet.outofcore import LEAST_MEMORY, bounded_database
 from freshet.quality.files import read_json, write_json
+from freshet.quality.pages import PageReader
+from freshet.queries import duckdb_name, query
 
 VERSION = "_m_version"
 KEY = "_m_key"
@@ -27,20 +31,6 @@ BROADCAST_BYTES = 32 * 1024 * 1024
 def master_column(name: str) -> str:
     """The name a master column has beside the fact's own column."""
     return f"_m_{name}"
-
-
-@dataclass(frozen=True)
-class PageReader:
-    """What a worker does: turn page numbers into the pages' rows."""
-
-    path: Path
-    columns: Mapping[str, str]
-    schema: pa.Schema
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for page in read_pages(self.path, self.columns, batch["id"].to_pylist()):
-                yield page.cast(self.schema)
 
 
 @dataclass(frozen=True)
@@ -93,11 +83,26 @@ class Master:
     def _unique_columns(self, version: int, columns: Sequence[str]) -> set[str]:
         file = LoadHome(self.load).validation / "unique" / f"{self.lookup.name}-{version}.json"
         known: dict[str, bool] = read_json(file) or {}
-        asked = {f"c{number}": name for number, name in enumerate(columns) if name not in known}
+        asked = [name for name in columns if name not in known]
         if asked:
-            rows = read_manifest(snapshot_path(self.load, self.lookup.name, version)).rows
-            counts = [F.count_distinct(F.col(alias)).alias(alias) for alias in asked]
-            found = self._version(version, asked).agg(*counts).collect()[0]
-            known |= {name: found[alias] == rows for alias, name in asked.items()}
+            known |= self._distinct(version, asked)
             write_json(file, known)
         return {name for name in columns if known[name]}
+
+    def _distinct(self, version: int, columns: Sequence[str]) -> dict[str, bool]:
+        """Whether each master column has another value, and one, in every row of a version."""
+        path = snapshot_path(self.load, self.lookup.name, version)
+        store = open_snapshot(path, columns)
+        scratch = LoadHome(self.load).validation / "unique"
+        scratch.mkdir(parents=True, exist_ok=True)
+        found = {}
+        with (
+            tempfile.TemporaryDirectory(dir=scratch) as folder,
+            bounded_database(Path(folder), LEAST_MEMORY) as database,
+        ):
+            for name in columns:
+                pages = pa.RecordBatchReader.from_batches(store.schema, read_pages(path, columns))
+                database.register("pages", pages)
+                counted = database.execute(query("duckdb/distinct_values", column=duckdb_name(name)))
+                found[name] = counted.fetchall() == [(store.rows,)]
+        return found

@@ -72,6 +72,7 @@ class NewRows:
     table: Path
     changes: Changes
 
+    @cached_property
     def whole(self) -> DataFrame:
         """The table as it is at the version under validation."""
         return (
@@ -80,9 +81,10 @@ class NewRows:
             .load(str(self.table))
         )
 
+    @cached_property
     def frame(self) -> DataFrame:
         """The new rows with the file each is in."""
-        whole = self.whole()
+        whole = self.whole
         columns = [*map(F.col, whole.columns), F.col("_metadata.file_path").alias(FILE)]
         files = self.changes.files
         if files is None:
@@ -99,7 +101,7 @@ class NewRows:
 
     def rest(self, survey: Survey) -> DataFrame:
         """The rows of the table that are not new."""
-        return self.whole().where(~F.col("_metadata.file_path").isin(survey.files))
+        return self.whole.where(~F.col("_metadata.file_path").isin(survey.files))
 
     @property
     def has_rest(self) -> bool:
@@ -108,7 +110,7 @@ class NewRows:
     def survey(self) -> Survey:
         """Count the new rows by file and batch, and find the ends of their ids and times."""
         stream = self.definition.stream
-        frame = self.frame()
+        frame = self.frame
         timed = stream.event_time if stream.event_time in frame.columns else None
         newest_event = F.max(timed) if timed else F.lit(None)
         groups = (

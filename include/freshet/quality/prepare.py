@@ -43,8 +43,8 @@ class Prepared:
 
 def prepare(new: NewRows, batches: Batches, ids: EventIds) -> Prepared:
     """Check every new row for itself, without computing anything yet."""
-    facts = tuple(new.whole().columns)
-    rows = ids.check(_with_faults(new.frame(), batches))
+    facts = tuple(new.whole.columns)
+    rows = ids.check(_with_faults(new.frame, batches))
     groups = batches.groups()
     rows = _with_plans(rows, groups)
     prepared = Prepared(rows, facts, [BATCH, UNIQUE])
@@ -96,6 +96,8 @@ def _checked(rows: DataFrame, group: Group, new: NewRows, prepared: Prepared) ->
     for lookup in definition.lookups:
         master = Master(new.spark, definition.load, lookup, group.versions(lookup.name))
         check = plan_check(lookup, rows, needed_columns(definition), master)
+        for name in check.incomparable:
+            prepared.unchecked[f"{check.check.name}, column {name}"] = "maps cannot be compared"
         if check.possible:
             rows = check.applied(rows, master)
             prepared.add(check.check)

@@ -81,7 +81,9 @@ class Runner:
             engine, {"result_format": {"result_format": "BASIC"}}
         )
         counted = needed.metric_configurations[f"{metric}.unexpected_count"]
-        condition, domain, accessor = Validator(engine, batches=[batch]).get_metric(
+        validator = Validator(engine, batches=[batch])
+        validator.metrics_calculator.show_progress_bars = False
+        condition, domain, accessor = validator.get_metric(
             MetricConfiguration(
                 f"{metric}.condition", counted.metric_domain_kwargs, counted.metric_value_kwargs
             )

@@ -22,7 +22,7 @@ class EventIds:
 
     def __init__(self, new: NewRows, survey: Survey) -> None:
         self.event_id = new.definition.stream.event_id
-        self._ids = new.frame().select(self.event_id).where(F.col(self.event_id).isNotNull())
+        self._ids = new.frame.select(self.event_id).where(F.col(self.event_id).isNotNull())
         self._repeated = (
             self._ids.groupBy(self.event_id).count().where("count > 1").select(self.event_id).persist()
         )

@@ -1,0 +1,378 @@
+"""Validation with Spark, Delta and Great Expectations: planted errors are caught, named and quarantined."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from freshet.errors import ValidationError
+from freshet.home import PROJECT
+from freshet.quality import quarantine as quarantining
+from freshet.quality.pointer import last_good
+from freshet.quality.quarantine import quarantine
+from freshet.quality.result import ValidationResult, last_validation
+from freshet.quality.validate import validate
+from tests.integration.validation_fixture import LOADED_AT, SALES, SOLD_AT, Load, sale, sales
+
+pytestmark = pytest.mark.usefixtures("freshet_home")
+
+
+def by_check(result: ValidationResult) -> dict[str, set[Any]]:
+    """What failed: by check the failing event ids, or batches."""
+    return {one.check: set(one.failing_ids) | set(one.failing_batches) for one in result.failed}
+
+
+def validate_job() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("validate_job", PROJECT / "jobs" / "validate.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def run_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession) -> Callable[[str], int]:
+    """The job as spark-submit runs it, in the tests' own session; its exit code."""
+    loads = tmp_path / "loads"
+    loads.mkdir()
+    (loads / "sales.yaml").write_text(yaml.safe_dump(SALES, sort_keys=False))
+    monkeypatch.setenv("FRESHET_LOADS", str(loads))
+
+    def run(load: str) -> int:
+        monkeypatch.setattr("sys.argv", ["validate.py", "--load", load])
+        return int(validate_job().main())
+
+    return run
+
+
+def documented_snippets() -> list[str]:
+    text = (PROJECT / "docs" / "validation.md").read_text()
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+def test_good_facts_pass_and_every_documented_reader_sees_the_last_good_version(
+    spark: SparkSession, run_job: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = Load()
+    load.publish_products(1)
+    load.publish_products(2)
+    load.batch(sales(0, 60), parked=3)
+    load.batch(sales(60, 40, version=2), snapshots={"product": 2})
+    assert run_job("sales") == 0
+    assert "validation of sales passed: 100 new facts" in capsys.readouterr().out
+    good = load.version()
+    assert last_good(load.definition) == good
+
+    result = last_validation(load.definition)
+    assert result
+    assert {"key sale_id", "event id unique", "batch", "lookup product", "derived total"} <= {
+        one.check for one in result.expectations
+    }
+    assert not result.unchecked
+    pages = [page.read_text() for page in load.home.data_docs.rglob("validations/**/*.html")]
+    assert any("total is what its expression gives" in page for page in pages)
+    assert any("Every batch has given out what it took in" in page for page in pages)
+
+    load.batch([sale("not yet validated")])
+    assert load.version() > good
+    snippets = documented_snippets()
+    scope: dict[str, Any] = {"spark": spark}
+    exec(snippets[0], scope)
+    exec(snippets[1], scope)
+    expected = {row["sale_id"] for row in (*sales(0, 60), *sales(60, 40, version=2))}
+    assert {row["sale_id"] for row in scope["facts"].collect()} == expected
+    exec(snippets[2], scope)
+    assert set(scope["facts"]["sale_id"].to_pylist()) == expected
+    exec(snippets[3], scope)
+    revenue = sum(row["total"] for row in (*sales(0, 60), *sales(60, 40, version=2)))
+    assert scope["answer"] == [(100, pytest.approx(revenue))]
+
+
+def test_what_cannot_be_validated_ends_the_job_with_2(
+    run_job: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_job("sales") == 2
+    assert "There is no fact table" in capsys.readouterr().err
+    assert run_job("saless") == 2
+    assert "There is no load 'saless'" in capsys.readouterr().err
+
+
+def test_when_nothing_is_new_the_pointer_follows_the_table_without_any_job(spark: SparkSession) -> None:
+    load = Load()
+    load.publish_products()
+    load.batch(sales(0, 5))
+    load.trust()
+    DeltaTable(str(load.facts_path)).optimize.compact()
+    load.append_facts([], None, None)
+    before = jobs(spark)
+    result = validate(load.definition, spark)
+    assert result.success
+    assert result.rows == 0
+    assert last_good(load.definition) == load.version() == result.to_version
+    assert jobs(spark) == before
+
+
+def jobs(spark: SparkSession) -> int:
+    """How many jobs the session has run."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    return int(store.jobsList(None).size())
+
+
+def test_every_planted_error_is_caught_with_its_rows_and_quarantine_frees_the_load(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Load()
+    load.publish_products(1)
+    load.publish_products(2)
+    load.batch(sales(0, 10))
+    load.trust()
+    good = load.version()
+    load.batch(
+        [
+            *sales(100, 3),
+            sale(None),  # type: ignore[arg-type]
+            sale("twice"),
+            sale("twice"),
+            sale("two versions", quantity=2),
+            sale("two versions", quantity=3),
+            sale("S000003"),
+            sale("wrong total", total=9.0),
+            sale("other snapshot", version=2),
+            sale("out of range", quantity=1000),
+        ],
+        parked=2,
+    )
+    load.batch([sale("second snapshot", version=2)], snapshots={"product": 2})
+    load.append_facts([sale("foreign")], batch=1, transaction=None)
+    load.append_facts([sale("from nowhere")], batch=999, transaction=None)
+    load.append_facts(sales(0, 1), batch=0, transaction=None)
+
+    result = validate(load.definition, spark)
+    assert not result.success
+    assert last_good(load.definition) == result.last_good == good
+    assert by_check(result) == {
+        "key sale_id": {None},
+        "event id unique": {"twice", "two versions", "S000003", "S000000"},
+        "batch": {"foreign", "from nowhere", "S000000"},
+        "lookup product": {"other snapshot"},
+        "derived total": {"wrong total", "other snapshot"},
+        "expectations[0]": {"out of range"},
+        "ledger records": {999},
+        "ledger facts_difference": {0, 1, 999},
+    }
+    named = {row.event_id: row.reasons for row in result.failing_rows}
+    assert named["wrong total"] == ("derived total: is 9.0, should be 3.0",)
+    assert "lookup product: surrogate_key 2001 is not in snapshot 1 of product" in named["other snapshot"]
+    assert result.failing_count == 10
+
+    with monkeypatch.context() as killed:
+        killed.setattr(quarantining, "_remove", _killed)
+        with pytest.raises(_KilledError):
+            quarantine(load.definition, spark)
+    assert quarantine(load.definition, spark) == 10
+    assert quarantine(load.definition, spark) == 0
+    assert sorted(row["sale_id"] for row in load.facts()) == sorted(
+        [
+            *(row["sale_id"] for row in (*sales(0, 10), *sales(100, 3))),
+            *("twice", "two versions", "second snapshot"),
+        ]
+    )
+    assert {row["quantity"] for row in load.facts() if row["sale_id"] == "two versions"} == {2}
+    parked = [row for row in load.parked() if row["reason"] == "quarantined"]
+    assert len({row["id"] for row in parked}) == len(parked) == 10
+    by_id = {json.loads(row["raw"]).get("sale_id"): row for row in parked}
+    assert by_id["wrong total"]["id"].startswith("facts#wrong total#")
+    assert by_id["wrong total"]["detail"] == "derived total: is 9.0, should be 3.0"
+    assert by_id["wrong total"]["_batch"] == 1
+    assert by_id["foreign"]["_batch"] is None
+
+    result = validate(load.definition, spark)
+    assert result.success, list(result.lines())
+    assert last_good(load.definition) == load.version()
+
+
+class _KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+def _killed(*_: object) -> None:
+    raise _KilledError
+
+
+def test_wrong_books_and_stale_facts_fail_and_cannot_be_quarantined(spark: SparkSession) -> None:
+    load = Load()
+    load.publish_products()
+    load.batch(sales(0, 5))
+    load.trust()
+    load.batch(sales(10, 5), finished=False)  # its row in the ledger is missing
+    load.batch(sales(20, 5), rows_in=6, balanced=False)
+    load.batch(sales(30, 5), facts=6, rows_in=6)  # one fact is missing
+    load.batch([], parked=2, rows_in=3)
+    stale = load.definition.model_copy(update={"freshness": 30.0})
+
+    result = validate(stale, spark)
+    assert by_check(result) == {
+        "ledger records": {1},
+        "ledger missing_before": {2},
+        "ledger facts_difference": {1, 3},
+        "ledger difference": {2, 4},
+        "ledger balanced": {2},
+        "freshness": set(),
+    }
+    assert result.freshness["age_seconds"] == (LOADED_AT - SOLD_AT).total_seconds()
+    assert last_good(load.definition) == 0
+    with pytest.raises(ValidationError, match="nothing to quarantine: ledger records"):
+        quarantine(load.definition, spark)
+
+
+def test_only_new_files_are_read_and_an_unfinished_batch_is_left_for_later(spark: SparkSession) -> None:
+    load = Load()
+    load.publish_products()
+    load.batch(sales(0, 5))
+    load.trust()
+    old = set(load.facts_path.glob("*.parquet"))
+    load.batch(sales(10, 5))
+    finished = load.version()
+    load.batch(sales(20, 5), finished=False)
+    for file in old:
+        file.unlink()  # reading it would fail
+    result = validate(load.definition.model_copy(update={"freshness": 86400.0}), spark)
+    assert result.success, list(result.lines())
+    assert (result.rows, result.to_version, result.held_back) == (5, finished, 2)
+    assert last_good(load.definition) == finished
+
+
+def test_rewritten_files_and_deletion_vectors_are_read_as_the_table_reads_them(spark: SparkSession) -> None:
+    load = Load()
+    load.publish_products()
+    load.batch(sales(0, 5))
+    load.trust()
+    load.batch(sales(10, 5))
+    DeltaTable(str(load.facts_path)).optimize.compact()
+    load.batch(sales(20, 2))
+    load.append_facts([sale("S000011", key=2)], batch=1, transaction=None)
+    table = f"delta.`{load.facts_path}`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
+    spark.sql(f"DELETE FROM {table} WHERE sale_id = 'S000001'")  # it was validated, and may go
+    result = validate(load.definition, spark)
+    assert result.rows == 4 + 5 + 2 + 1
+    assert by_check(result) == {
+        "event id unique": {"S000011"},
+        "batch": {"S000011"},
+        "ledger facts_difference": {1},
+    }
+
+
+ORDERS: dict[str, Any] = {
+    "load": "orders",
+    "stream": {
+        "path": "in",
+        "format": "parquet",
+        "columns": {
+            "order_no": "bigint",
+            "customer_code": "string",
+            "amount": "decimal(10,2)",
+            "day": "date",
+        },
+        "event_id": "order_no",
+    },
+    "lookups": [
+        {
+            "name": "customer",
+            "table": "customers",
+            "key": "code",
+            "stream_key": "customer_code",
+            "add": {"customer": "name", "region_id": "region"},
+            "unmatched": "keep",
+            "defaults": {"customer": "unknown"},
+        },
+        {
+            "name": "region",
+            "table": "regions",
+            "key": "id",
+            "stream_key": "region_id",
+            "add": ["tax", "tags"],
+            "unmatched": "keep",
+        },
+    ],
+    "derive": {
+        "taxed": "amount * tax",
+        "label": "concat(customer, '/', region_id)",
+        "weekday": "dayofweek(day)",
+        "per_tax": "CAST(1 / tax AS DOUBLE)",
+    },
+    "facts": {
+        "table": "orders_facts",
+        "columns": ["order_no", "customer_code", "amount", "customer", "tags", "taxed", "label", "weekday"],
+        "partition_by": ["customer"],
+    },
+    "expectations": [],
+}
+ORDERS_SCHEMA = """
+    order_no bigint, customer_code string, amount decimal(10,2), customer string, tags map<string,int>,
+    taxed double, label string, weekday int, _batch bigint, _loaded_at timestamp
+"""
+CUSTOMERS: list[dict[str, Any]] = [
+    {"code": "a", "name": "Ann", "region": 1},
+    {"code": "b", "name": None, "region": 2},
+    {"code": "c", "name": "Cy [%] é", "region": None},
+]
+REGIONS: list[dict[str, Any]] = [
+    {"id": 1, "tax": 0.5, "tags": [("x", 1)]},
+    {"id": 2, "tax": 0.0, "tags": None},
+]
+REGIONS_SCHEMA = pa.schema({"id": pa.int64(), "tax": pa.float64(), "tags": pa.map_(pa.string(), pa.int32())})
+
+
+def order(
+    number: int, code: str, customer: str | None, taxed: float | None, label: str | None
+) -> dict[str, Any]:
+    return {
+        "order_no": number,
+        "customer_code": code,
+        "amount": 10,
+        "customer": customer,
+        "tags": None,
+        "taxed": taxed,
+        "label": label,
+        "weekday": 1,
+    }
+
+
+def test_chained_lookups_kept_rows_and_what_cannot_be_checked(spark: SparkSession) -> None:
+    load = Load(ORDERS, ORDERS_SCHEMA)
+    load.publish(CUSTOMERS, "customer", "code")
+    load.publish(REGIONS, "region", "id", REGIONS_SCHEMA)
+    load.batch(
+        [
+            order(1, "a", "Ann", 5.0, "Ann/1"),
+            order(2, "b", None, 0.0, None),
+            order(3, "c", "Cy [%] é", None, None),
+            order(4, "z", "unknown", None, None),
+            order(5, "a", "Bob", 5.0, "Bob/1"),
+            order(6, "z", None, None, None),
+            order(7, "a", "Ann", 4.0, "Ann/1"),
+            order(8, "b", None, 0.0, "Ann/2"),
+        ],
+        snapshots={"customer": 1, "region": 1},
+    )
+    result = validate(load.definition, spark)
+    assert by_check(result) == {
+        "lookup customer": {5, 6},
+        "derived taxed": {7},
+        "derived label": {8},
+    }
+    assert set(result.unchecked) == {"lookup region, column tags", "derived weekday"}
+    assert "day of 'dayofweek(day)' cannot be had" in result.unchecked["derived weekday"]
