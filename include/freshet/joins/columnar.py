@@ -12,7 +12,7 @@ import pyarrow as pa
 from freshet.joins.base import JoinOperator, JoinOutput
 from freshet.joins.columns import Columns, Int64s
 from freshet.joins.intake import intake_bytes, intake_rows, page_runs
-from freshet.joins.outputs import PUSHED, Outputs
+from freshet.joins.outputs import Outputs, places
 from freshet.master.store import MasterStore
 from freshet.memory import Budget
 
@@ -30,7 +30,7 @@ class ColumnarJoin(JoinOperator):
 
     def _stream_batch(self, number: int) -> pa.RecordBatch:
         """The batch with that number in the places of stream rows."""
-        if number != PUSHED:
+        if number != self._outputs.pushed:
             raise KeyError(number)
         return self._pushed
 
@@ -52,12 +52,12 @@ class ColumnarJoin(JoinOperator):
             self.stats.unmatched += len(missing)
             yield start, ranks
 
-    def _join_hot(self, stream: Int64s, columns: Columns, offsets: Int64s) -> None:
-        """Join stream rows with master rows that are in memory."""
+    def _join_hot(self, rows: Int64s, columns: Columns, offsets: Int64s) -> None:
+        """Join rows of the pushed batch with master rows that are in memory."""
         since = perf_counter()
-        self._outputs.join(stream, columns, offsets)
-        self.stats.joined += len(stream)
-        self.stats.hot += len(stream)
+        self._outputs.join(places(self._outputs.pushed, rows), columns, offsets)
+        self.stats.joined += len(rows)
+        self.stats.hot += len(rows)
         self._spent("hot", since)
 
     def _join_pages(self, stream: Int64s, ranks: Int64s) -> None:

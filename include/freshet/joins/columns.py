@@ -51,11 +51,11 @@ Columns = Sequence[Any]
 
 def _fixed_column(column: pa.Array, take_type: np.dtype[Any]) -> FixedColumn:
     validity, data = column.buffers()
-    rows, first = len(column), column.offset
+    first = column.offset
     if data is None:
-        values = np.zeros(rows, take_type)
+        values = np.zeros(len(column), take_type)
     else:
-        values = np.frombuffer(data, take_type, rows, first * take_type.itemsize)
+        values = np.frombuffer(data, take_type, len(column), first * take_type.itemsize)
     bits = np.frombuffer(validity, np.uint8) if validity is not None and column.null_count else None
     return FixedColumn(values, bits, first)
 

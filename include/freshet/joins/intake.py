@@ -16,7 +16,7 @@ _FEWEST_ROWS = 64
 
 def intake_rows(limit: int) -> int:
     """How many rows of a pushed batch are located at once under a budget of so many bytes."""
-    return min(max(limit // 8 // INTAKE_BYTES, _FEWEST_ROWS), _MOST_ROWS)
+    return min(max(limit // 16 // INTAKE_BYTES, _FEWEST_ROWS), _MOST_ROWS)
 
 
 def intake_bytes(limit: int) -> int:

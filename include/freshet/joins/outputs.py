@@ -1,7 +1,7 @@
 """Outputs under construction: many small matches, handed over as few large batches.
 
 A stream row is named by its *place*: the number of the batch that holds it in the upper 32 bits, its row
-there in the lower. Batch 0 is the one being pushed; others hold waiting tuples.
+there in the lower. One batch is the one being pushed; others hold waiting tuples.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from freshet.joins.columns import ColumnGather, Columns, Int64s, record_batch
 
 OUTPUT_ROWS = 16_384
 """Rows of a full output: what one output gathers still fits the processor's cache."""
-PUSHED = 0
-"""The number of the batch being pushed."""
 
 _ROW_BITS = 32
 _ROW_MASK = (1 << _ROW_BITS) - 1
@@ -52,6 +50,8 @@ class Outputs:
 
     def __init__(self, schema: pa.Schema, batch_of: Callable[[int], pa.RecordBatch]) -> None:
         self._batch_of = batch_of
+        self.pushed = 0
+        """The number of the batch being pushed."""
         self._master = ColumnGather(schema, OUTPUT_ROWS)
         self._joined: list[Int64s] = []
         self._unmatched: list[Int64s] = []
@@ -71,11 +71,11 @@ class Outputs:
             if self._master.rows == OUTPUT_ROWS:
                 self._finish_joined()
 
-    def leave_unmatched(self, stream: Int64s) -> None:
-        """Stream rows (by place in the pushed batch) that R does not have."""
-        if len(stream):
-            self._unmatched.append(stream)
-            self._unmatched_rows += len(stream)
+    def leave_unmatched(self, rows: Int64s) -> None:
+        """Rows of the pushed batch that R does not have."""
+        if len(rows):
+            self._unmatched.append(rows)
+            self._unmatched_rows += len(rows)
             if self._unmatched_rows >= OUTPUT_ROWS:
                 self._finish_unmatched()
 
@@ -120,14 +120,14 @@ class Outputs:
 
     def _finish_unmatched(self) -> None:
         since = perf_counter()
-        rows = rows_of(np.concatenate(self._unmatched))
+        rows = np.concatenate(self._unmatched)
         self._unmatched, self._unmatched_rows = [], 0
-        self._ready.append(JoinOutput(self._rows(PUSHED, rows), None))
+        self._ready.append(JoinOutput(self._rows(self.pushed, rows), None))
         self._seconds += perf_counter() - since
 
     def _rows(self, batch: int, rows: Int64s) -> pa.RecordBatch:
         # The pushed batch is the caller's own, he may get a view of it. A view of waiting tuples would keep
         # all of their batch in memory after it has been given back to the budget.
-        if batch == PUSHED and follow_each_other(rows):
-            return self._batch_of(PUSHED).slice(int(rows[0]), len(rows))
+        if batch == self.pushed and follow_each_other(rows):
+            return self._batch_of(batch).slice(int(rows[0]), len(rows))
         return copy_rows(self._batch_of(batch), rows)

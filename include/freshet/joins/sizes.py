@@ -11,9 +11,9 @@ from freshet.master.store import MasterStore
 
 # Untuned, the hot and the swappable part are equal; each gets this share of M, or one page.
 _PART = 1 / 8
-# Of the bytes for waiting tuples, h_S tuples fill two thirds. The rest is for tuples not yet in H, for the
-# payload of tuples that are gone, and for copying what is left of it together.
-_FILL = 2 / 3
+# Of the bytes for waiting tuples, h_S tuples fill three quarters. The rest is for tuples not yet in H and for
+# the payload of tuples that are gone.
+_FILL = 3 / 4
 # With fewer bytes than this for waiting tuples it is not worth starting.
 _FEWEST_WAITING_BYTES = 4_096
 

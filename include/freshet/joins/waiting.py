@@ -8,25 +8,29 @@ One sort by partition makes buckets, so that probing a loaded partition against 
     by partition  [0: 1 4 7]  [2: 3 6 9]  [4: 0 2 5 8]
 
 Loading partition 4 takes 0, 2, 5 out of its bucket. Nothing is moved: `served_before[4] = 8` says that all
-older tuples of that partition are gone, and the queue's head skips them. Gaps are closed when new tuples
-come, and payload is copied together when too much of it belongs to tuples that are gone.
+older tuples of that partition are gone, and the queue's head skips them. New tuples close the gaps.
+
+While a batch is pushed, the payload of its tuples stays where it is (`borrow`); their bytes are reserved as
+if it were copied. Only what still waits when the push ends is copied (`own`). Payload of tuples that
+left later is given back by copying what is left of its batch (`reclaim`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from math import ceil
 
 import numpy as np
 import pyarrow as pa
 
 from freshet.joins.columns import Int64s
-from freshet.joins.outputs import copy_rows, places, rows_of
-from freshet.memory import Budget
+from freshet.joins.outputs import places, rows_of
+from freshet.joins.payload import Payload, Span, joined
+from freshet.memory import Budget, Reservation
 
-QUEUE_BYTES = 64
-"""Bytes a waiting tuple takes besides its payload: rank, place, bucket, and copies of them while sorting."""
+QUEUE_BYTES = 48
+"""Bytes a waiting tuple takes besides its payload: rank and place (8 each), partition and position in its
+bucket (4 each), and as much again while gaps are closed and buckets made anew."""
 PARTITION_BYTES = 24
 """Bytes of the table of buckets for each partition of R."""
 
@@ -34,74 +38,6 @@ PARTITION_BYTES = 24
 _HEAD_BLOCK = 512
 # Payload batches are joined until they have about so many rows: many tiny ones would cost more than a copy.
 _SMALL_BATCH_ROWS = 4_096
-
-
-@dataclass(frozen=True)
-class Payload:
-    """The stream rows of some waiting tuples, with their keys."""
-
-    batch: pa.RecordBatch
-    keys: pa.Array | None
-    """None: the keys are column `key_column` of the batch."""
-    key_column: int
-
-    @classmethod
-    def copy(cls, batch: pa.RecordBatch, keys: pa.Array, rows: Int64s) -> Payload:
-        """Some rows of a batch, in memory of their own."""
-        key_column = column_of(batch, keys)
-        own_keys = keys.take(pa.array(rows)) if key_column < 0 else None
-        return cls(copy_rows(batch, rows), own_keys, key_column)
-
-    @cached_property
-    def nbytes(self) -> int:
-        return self.batch.nbytes + (0 if self.keys is None else self.keys.nbytes)
-
-    def all_keys(self) -> pa.Array:
-        return self.batch.column(self.key_column) if self.keys is None else self.keys
-
-    def some(self, rows: Int64s) -> Payload:
-        """Some of the rows, in memory of their own unless they are all."""
-        if len(rows) == self.batch.num_rows:
-            return self
-        keys = None if self.keys is None else self.keys.take(pa.array(rows))
-        return Payload(copy_rows(self.batch, rows), keys, self.key_column)
-
-
-def _joined(parts: list[Payload]) -> Payload:
-    if len(parts) == 1:
-        return parts[0]
-    keys = None if parts[0].keys is None else pa.concat_arrays([part.keys for part in parts])
-    return Payload(pa.concat_batches([part.batch for part in parts]), keys, parts[0].key_column)
-
-
-@dataclass(frozen=True)
-class _Span:
-    """A payload batch and the stretch of arrivals that lie in it."""
-
-    number: int
-    payload: Payload
-    start: int
-    end: int
-
-    @property
-    def rows(self) -> int:
-        return self.end - self.start
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of those rows of the batch that belong to waiting tuples (by their share)."""
-        return -(-self.payload.nbytes * self.rows // max(self.payload.batch.num_rows, 1))
-
-
-def column_of(batch: pa.RecordBatch, keys: pa.Array) -> int:
-    """The column of the batch that is the keys (the very same memory), or -1."""
-
-    def memory(array: pa.Array) -> list[object]:
-        buffers = [None if buffer is None else buffer.address for buffer in array.buffers()]
-        return [array.type, array.offset, len(array), *buffers]
-
-    looked_for = memory(keys)
-    return next((at for at, column in enumerate(batch.columns) if memory(column) == looked_for), -1)
 
 
 class WaitingTuples:
@@ -112,11 +48,11 @@ class WaitingTuples:
         self._first_rank = first_rank
         self._partition_rows = partition_rows
         self._payloads: dict[int, Payload] = {}
-        self._next_payload = 1
-        self._largest = 0
+        self._borrowed: Payload | None = None
         self._table_bytes = budget.reserve("partition table", partitions * PARTITION_BYTES)
         self._queue_bytes = budget.reserve("queue")
         self._payload_bytes = budget.reserve("waiting payload")
+        self._borrowed_bytes = budget.reserve("waiting payload")
         self._bucket_start = np.zeros(partitions, np.int64)
         self._bucket_end = np.zeros(partitions, np.int64)
         self._served_before = np.zeros(partitions, np.int64)
@@ -125,14 +61,15 @@ class WaitingTuples:
     def _forget_all(self) -> None:
         self._ranks = np.empty(0, np.int64)
         self._places = np.empty(0, np.int64)
-        self._partition = np.empty(0, np.int64)
-        self._by_partition = np.empty(0, np.int64)
+        self._partition = np.empty(0, np.int32)
+        self._by_partition = np.empty(0, np.int32)
         self._newcomers: list[tuple[Int64s, Int64s]] = []
         self._served_before[:] = 0
         self._sorted = True
         self._head = 0
         self._admitted = 0
         self._served = 0
+        self._last_number = 0
 
     @property
     def count(self) -> int:
@@ -148,24 +85,35 @@ class WaitingTuples:
         """A payload batch, by the number in its places."""
         return self._payloads[number].batch
 
-    def fits(self, tuples: int, payload_bytes: int) -> bool:
-        """Whether so many more tuples can be held, leaving room to copy any payload batch."""
-        to_copy = max(self._largest, payload_bytes) if self._payloads else 0
-        return tuples * QUEUE_BYTES + payload_bytes + to_copy <= self._budget.left
+    def borrow(self, pushed: Payload) -> int:
+        """Let tuples of a pushed batch wait where they are until `own`; the number of the batch in places."""
+        self._borrowed = pushed
+        self._last_number += 1
+        return self._last_number
 
-    def hold(self, ranks: Int64s, payload: Payload) -> None:
-        """Keep these tuples, younger than all others; `admit` lets them into H."""
+    def hold(self, ranks: Int64s, rows: Int64s) -> None:
+        """Keep tuples of the borrowed batch, younger than all others; `admit` lets them into H."""
         self._queue_bytes.grow(len(ranks) * QUEUE_BYTES)
-        self._payload_bytes.grow(payload.nbytes)
-        number, self._next_payload = self._next_payload, self._next_payload + 1
-        self._payloads[number] = payload
-        self._largest = max(self._largest, payload.nbytes)
-        self._newcomers.append((ranks, places(number, np.arange(len(ranks)))))
+        self._newcomers.append((ranks, places(self._last_number, rows)))
         self._sorted = False
 
-    def admit(self, tuples: int) -> None:
-        """Let the next so many held tuples into H."""
-        self._admitted += tuples
+    def payload_bytes(self, tuples: int) -> int:
+        """The bytes of so many more tuples of the borrowed batch."""
+        return ceil(tuples * self._borrowed_row_bytes)
+
+    @property
+    def _borrowed_row_bytes(self) -> float:
+        return 0.0 if self._borrowed is None else self._borrowed.row_bytes
+
+    def try_admit(self, tuples: int) -> bool:
+        """Let the next so many held tuples into H, if their payload fits the budget."""
+        fits = self._borrowed_bytes.try_grow(self.payload_bytes(tuples))
+        self._admitted += tuples if fits else 0
+        return fits
+
+    def admit_unreserved(self) -> None:
+        """Let one tuple in that is too large for the budget: it must be taken out before the push ends."""
+        self._admitted += 1
 
     def oldest_partition(self) -> int:
         """The partition of the oldest tuple in H, which must not be empty."""
@@ -192,44 +140,64 @@ class WaitingTuples:
         self._served += len(bucket)
         return self._ranks[bucket], self._places[bucket]
 
-    def reclaim(self, tuples: int, payload_bytes: int) -> None:
-        """Give back payload of tuples that are gone until so much fits. No place taken before stays valid."""
+    def own(self, portion_rows: int) -> int:
+        """Copy what still waits of the borrowed batch; the bytes that are missing for it (0: it is done).
+
+        No place in that batch is valid afterwards.
+        """
+        if self._borrowed is None:
+            return 0
         self._close_gaps()
-        spans = sorted(self._spans(), key=lambda span: span.rows / span.payload.batch.num_rows)
-        for span in spans:
-            if span.rows and self.fits(tuples, payload_bytes):
+        start = self._owned()
+        copies = self._borrowed.portions(rows_of(self._places[start:]), portion_rows)
+        nbytes = sum(copy.nbytes for copy in copies)
+        if nbytes > self._borrowed_bytes.nbytes + self._budget.left:
+            return nbytes - self._borrowed_bytes.nbytes
+        self._borrowed_bytes.release()
+        self._payload_bytes.grow(nbytes)
+        for copy in copies:
+            self._last_number += 1
+            self._payloads[self._last_number] = copy
+            end = start + copy.batch.num_rows
+            self._places[start:end] = places(self._last_number, np.arange(end - start))
+            start = end
+        self._borrowed = None
+        return 0
+
+    def reclaim(self, nbytes: int, lender: Reservation) -> None:
+        """Give back payload of tuples that are gone, until so many bytes are left in the budget.
+
+        The lender's bytes are free to copy with meanwhile. No place taken before is valid afterwards.
+        """
+        self._close_gaps()
+        lent = lender.nbytes
+        lender.release()
+        for span in sorted(self._spans(), key=lambda span: span.rows / span.payload.batch.num_rows):
+            if span.rows and self._budget.left - lent >= nbytes:
                 break
             self._copy_together([span])
-        self._measure_largest()
+        lender.resize(lent)
 
     def merge_small(self) -> None:
-        """Make fewer, larger ones of small payload batches. No place taken before stays valid."""
+        """Make fewer, larger ones of small payload batches. No place taken before is valid afterwards."""
         self._close_gaps()
         for group in self._groups():
             self._copy_together(group)
-        self._measure_largest()
-
-    def _measure_largest(self) -> None:
-        self._largest = max((payload.nbytes for payload in self._payloads.values()), default=0)
 
     def hand_back(self) -> list[tuple[pa.RecordBatch, pa.Array]]:
         """All tuples with their keys, oldest first; afterwards none is held."""
         self._close_gaps()
-        handed = []
-        for span in self._spans():
-            if span.rows:
-                some = span.payload.some(self._rows(span))
-                handed.append((some.batch, some.all_keys()))
+        handed = [self._copy(span) for span in self._spans() if span.rows]
         self.clear()
-        return handed
+        return [(payload.batch, payload.all_keys()) for payload in handed]
 
     def clear(self) -> None:
         """Forget all tuples (none waits any more, or they were handed back)."""
         self._forget_all()
         self._payloads.clear()
-        self._largest = 0
-        self._queue_bytes.release()
-        self._payload_bytes.release()
+        self._borrowed = None
+        for reservation in (self._queue_bytes, self._payload_bytes, self._borrowed_bytes):
+            reservation.release()
 
     def _sort(self) -> None:
         """Close the gaps and make the buckets anew, if tuples came since."""
@@ -239,7 +207,7 @@ class WaitingTuples:
         partitions = len(self._bucket_start)
         # NumPy sorts 16-bit numbers by radix, several times faster than wider ones.
         keys = self._partition.astype(np.uint16) if partitions <= 1 << 16 else self._partition
-        self._by_partition = np.argsort(keys, kind="stable")
+        self._by_partition = np.argsort(keys, kind="stable").astype(np.int32)
         sizes = np.bincount(self._partition, minlength=partitions)
         self._bucket_end = np.cumsum(sizes)
         self._bucket_start = self._bucket_end - sizes
@@ -247,32 +215,38 @@ class WaitingTuples:
 
     def _close_gaps(self) -> None:
         """Drop tuples that are gone from the arrays and append the newcomers."""
+        self._sorted = False
+        self._by_partition = np.empty(0, np.int32)
         waits = np.arange(len(self._ranks)) >= self._served_before[self._partition]
         ranks, at = zip((self._ranks[waits], self._places[waits]), *self._newcomers, strict=True)
         self._newcomers = []
         self._ranks, self._places = np.concatenate(ranks), np.concatenate(at)
-        self._partition = (self._ranks - self._first_rank) // self._partition_rows
+        self._partition = ((self._ranks - self._first_rank) // self._partition_rows).astype(np.int32)
         self._served_before[:] = 0
         self._admitted -= self._served
         self._served = 0
         self._head = 0
         self._queue_bytes.resize(len(self._ranks) * QUEUE_BYTES)
-        self._sorted = False
+        borrowed = self.payload_bytes(max(self._admitted - self._owned(), 0))
+        self._borrowed_bytes.resize(min(borrowed, self._borrowed_bytes.nbytes))
 
-    def _spans(self) -> list[_Span]:
+    def _owned(self) -> int:
+        """How many of the arrivals, the oldest ones, have their payload here."""
+        if self._borrowed is None:
+            return len(self._places)
+        return int(np.searchsorted(self._places, places(self._last_number, np.zeros(1, np.int64)))[0])
+
+    def _spans(self) -> list[Span]:
         """Every payload batch, oldest first; places grow with arrival."""
         numbers = sorted(self._payloads)
         firsts = places(np.array(numbers, np.int64), np.zeros(len(numbers), np.int64))
         starts = np.searchsorted(self._places, firsts).tolist()
-        ends = [*starts, len(self._places)][1:]
-        return [_Span(n, self._payloads[n], *at) for n, *at in zip(numbers, starts, ends, strict=True)]
+        ends = [*starts, self._owned()][1:]
+        return [Span(n, self._payloads[n], *at) for n, *at in zip(numbers, starts, ends, strict=True)]
 
-    def _rows(self, span: _Span) -> Int64s:
-        return rows_of(self._places[span.start : span.end])
-
-    def _groups(self) -> Iterator[list[_Span]]:
+    def _groups(self) -> Iterator[list[Span]]:
         """Neighbouring batches to make one of: small ones together, others each alone."""
-        group: list[_Span] = []
+        group: list[Span] = []
         for span in self._spans():
             together = [*group, span]
             # Joining needs the copied parts and the whole at once: twice the bytes.
@@ -285,8 +259,9 @@ class WaitingTuples:
         if group:
             yield group
 
-    def _copy_together(self, group: list[_Span]) -> None:
-        if len(group) == 1 and group[0].rows == group[0].payload.batch.num_rows:
+    def _copy_together(self, group: list[Span]) -> None:
+        """Make one payload batch, without gaps, of a group of neighbours, if there is room for it."""
+        if len(group) == 1 and group[0].full:
             return
         for_copies = sum(span.nbytes for span in group) * min(len(group), 2)
         if not self._payload_bytes.try_grow(for_copies):
@@ -294,10 +269,13 @@ class WaitingTuples:
         for span in group:
             del self._payloads[span.number]
         self._payload_bytes.shrink(for_copies + sum(span.payload.nbytes for span in group))
-        parts = [span.payload.some(self._rows(span)) for span in group if span.rows]
+        parts = [span.payload if span.full else self._copy(span) for span in group if span.rows]
         if parts:
-            whole, number = _joined(parts), group[0].number
+            whole, number = joined(parts), group[0].number
             self._payload_bytes.grow(whole.nbytes)
             self._payloads[number] = whole
             start, end = group[0].start, group[-1].end
             self._places[start:end] = places(number, np.arange(end - start))
+
+    def _copy(self, span: Span) -> Payload:
+        return span.payload.copy(rows_of(self._places[span.start : span.end]))

@@ -15,7 +15,7 @@ by age, in a queue Q. One iteration is:
 Memory of M bytes (untuned: hot and swappable part are equal, as in the paper, an eighth of M each):
 
     | hot part d_N | swappable part d_S | intake | queue and payload of waiting tuples H, Q   |
-    |    M / 8     |       M / 8        | M / 8  | the rest; h_S tuples, gaps, room to copy    |
+    |    M / 8     |       M / 8        | M / 16 | the rest; h_S tuples, gaps, room to copy    |
 
 Deviations from the paper:
  - Keys that R does not have leave at intake as unmatched; they would stay at the head of Q for ever.
@@ -31,7 +31,7 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, ClassVar
@@ -39,19 +39,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from freshet.errors import BudgetError
 from freshet.joins.base import JoinOutput
 from freshet.joins.columnar import ColumnarJoin
 from freshet.joins.columns import ColumnGather, Columns, Int64s
-from freshet.joins.intake import refuse, smallest_limit
-from freshet.joins.outputs import PUSHED
-from freshet.joins.sizes import affordable_sizes, share_out
-from freshet.joins.waiting import QUEUE_BYTES, Payload, WaitingTuples, column_of
+from freshet.joins.payload import Payload
+from freshet.joins.sizes import affordable_sizes
+from freshet.joins.waiting import QUEUE_BYTES, WaitingTuples
 from freshet.master.store import MasterStore
 from freshet.memory import Budget
 
-# Cold tuples are held in so many portions of H, so that one portion can always be copied.
-_PORTIONS = 6
 # A warm operator fed with tiny batches copies their payload together when there are so many.
 _MANY_BATCHES = 64
 
@@ -111,12 +107,15 @@ class XHybridJoin(ColumnarJoin):
         if not stream.num_rows:
             return
         self._load_hot_part()
-        self._note_size(stream, keys)
+        pushed = Payload.of(stream, keys)
+        self._seen_bytes += pushed.nbytes
+        self._seen_rows += stream.num_rows
         if self._waiting.batches > _MANY_BATCHES:
             self._waiting.merge_small()
+        self._outputs.pushed = self._waiting.borrow(pushed)
         for start, ranks in self._located(stream, keys):
-            yield from self._take_in(stream, keys, start, ranks)
-        yield from self._hand_over()
+            yield from self._take_in(start, ranks)
+        yield from self._keep_waiting(pushed)
         self._pushed = None
 
     def drain(self) -> Iterator[JoinOutput]:
@@ -149,13 +148,7 @@ class XHybridJoin(ColumnarJoin):
         self._hot = rows.columns_of(hot)
         self._spent("hot", start)
 
-    def _note_size(self, stream: pa.RecordBatch, keys: pa.Array) -> None:
-        self._seen_bytes += stream.nbytes + (0 if column_of(stream, keys) >= 0 else keys.nbytes)
-        self._seen_rows += stream.num_rows
-
-    def _take_in(
-        self, stream: pa.RecordBatch, keys: pa.Array, start: int, ranks: Int64s
-    ) -> Iterator[JoinOutput]:
+    def _take_in(self, start: int, ranks: Int64s) -> Iterator[JoinOutput]:
         """Join the hot ones of some rows of the pushed batch and let the cold ones wait."""
         hot = np.flatnonzero((ranks >= 0) & (ranks < self._hot_rows))
         self._join_hot(hot + start, self._hot or [], ranks[hot])
@@ -165,52 +158,17 @@ class XHybridJoin(ColumnarJoin):
         cold_at = cold - np.searchsorted(np.flatnonzero(ranks < 0), cold)
         done = held = 0
         while held < len(cold):
-            upto = yield from self._hold(stream, keys, cold[held:] + start, ranks[cold[held:]])
-            held += upto
-            yield from self._admit(cold_at, done, int(cold_at[held - 1]) + 1)
-            done = int(cold_at[held - 1]) + 1
+            # A quarter of what is left: the rest is for the payload of these tuples.
+            portion = cold[held : held + self.budget.left // 4 // QUEUE_BYTES]
+            if not len(portion):
+                yield from self._make_room(4 * QUEUE_BYTES)
+                continue
+            self._waiting.hold(ranks[portion], portion + start)
+            held += len(portion)
+            upto = int(cold_at[held - 1]) + 1
+            yield from self._admit(cold_at, done, upto)
+            done = upto
         yield from self._admit(cold_at, done, len(hot) + len(cold))
-
-    def _hold(
-        self, stream: pa.RecordBatch, keys: pa.Array, rows: Int64s, ranks: Int64s
-    ) -> Generator[JoinOutput, None, int]:
-        """Copy a portion of cold tuples out of the pushed batch, making room first if need be; how many."""
-        count = min(len(rows), max(1, self.slots // _PORTIONS))
-        nbytes = self._payload_bytes(stream, keys, rows[:count])
-        while True:
-            if self._waiting.fits(count, nbytes):
-                since = perf_counter()
-                payload = Payload.copy(stream, keys, rows[:count])
-                nbytes = payload.nbytes
-                if self._waiting.fits(count, nbytes):
-                    self._waiting.hold(ranks[:count], payload)
-                    self._spent("queue", since)
-                    return count
-                del payload
-            if self._waiting.batches:
-                yield from self._make_room(count, nbytes)
-            elif count > 1:
-                count //= 2
-                nbytes = self._payload_bytes(stream, keys, rows[:count])
-            else:
-                raise self._too_large(nbytes)
-
-    def _payload_bytes(self, stream: pa.RecordBatch, keys: pa.Array, rows: Int64s) -> int:
-        """The bytes of these rows: exactly of one row, by the mean of the stream of several."""
-        if len(rows) > 1:
-            return int(len(rows) * self._seen_bytes / self._seen_rows)
-        return Payload.copy(stream.slice(rows[0], 1), keys.slice(rows[0], 1), np.zeros(1, np.int64)).nbytes
-
-    def _make_room(self, count: int, nbytes: int) -> Iterator[JoinOutput]:
-        """Give back what tuples that are gone still hold; if that is not enough, resolve some."""
-        yield from self._hand_over()
-        since = perf_counter()
-        # Twice as much as needed, so that the next portion finds room at once.
-        self._waiting.reclaim(2 * count, 2 * nbytes)
-        self._spent("queue", since)
-        if self._waiting.count and not self._waiting.fits(count, nbytes):
-            self._iterate()
-            yield from self._ready()
 
     def _admit(self, cold_at: Int64s, done: int, upto: int) -> Iterator[JoinOutput]:
         """Step 1: let tuples into H, oldest first; when it is full, iterate to make slots free."""
@@ -222,11 +180,42 @@ class XHybridJoin(ColumnarJoin):
                 yield from self._ready()
                 continue
             step = min(free, upto - done)
-            first, last = np.searchsorted(cold_at, (done, done + step)).tolist()
-            self._waiting.admit(last - first)
-            self._hot_in_h += step - (last - first)
+            cold = _between(cold_at, done, done + step)
+            while not self._waiting.try_admit(cold):
+                if self._waiting.count or self._waiting.batches:
+                    yield from self._make_room(self._waiting.payload_bytes(cold))
+                elif step > 1:
+                    step //= 2
+                    cold = _between(cold_at, done, done + step)
+                else:
+                    self._waiting.admit_unreserved()
+                    break
+            self._hot_in_h += step - cold
             self._taken += step
             done += step
+
+    def _make_room(self, nbytes: int) -> Iterator[JoinOutput]:
+        """Give back what tuples that are gone still hold; if that is not enough, resolve some."""
+        yield from self._hand_over()
+        since = perf_counter()
+        # The swappable part is empty between two iterations: its bytes serve for copying.
+        self._waiting.reclaim(nbytes, self._swappable_bytes)
+        self._spent("queue", since)
+        if self._waiting.count and nbytes > self.budget.left:
+            self._iterate()
+            yield from self._hand_over()
+
+    def _keep_waiting(self, pushed: Payload) -> Iterator[JoinOutput]:
+        """Copy what still waits of the pushed batch, which is the caller's again when the push ends."""
+        yield from self._hand_over()
+        # No more at once than the swappable part lends for copying it again.
+        portion_rows = int(max(self._sizes.swappable_bytes / max(pushed.row_bytes, 1), self.slots // 8, 1))
+        since = perf_counter()
+        while missing := self._waiting.own(portion_rows):
+            self._spent("queue", since)
+            yield from self._make_room(missing)
+            since = perf_counter()
+        self._spent("queue", since)
 
     def _iterate(self) -> None:
         """Steps 2 to 4. Hot tuples were joined when they came in, here they leave H."""
@@ -244,13 +233,10 @@ class XHybridJoin(ColumnarJoin):
         self.stats.iterations += 1
 
     def _stream_batch(self, number: int) -> pa.RecordBatch:
-        return self._pushed if number == PUSHED else self._waiting.batch(number)
+        return self._pushed if number == self._outputs.pushed else self._waiting.batch(number)
 
-    def _too_large(self, nbytes: int) -> BudgetError:
-        def suffices(limit: int) -> bool:
-            sizes = share_out(limit, self.store, self.settings)
-            return sizes.affordable and sizes.waiting_bytes >= nbytes + QUEUE_BYTES
 
-        return refuse(
-            self.name, self.budget.limit, smallest_limit(suffices), f"a stream tuple of {nbytes:,} bytes"
-        )
+def _between(positions: Int64s, start: int, end: int) -> int:
+    """How many of the ascending positions lie from start to before end."""
+    first, last = np.searchsorted(positions, (start, end)).tolist()
+    return int(last - first)
