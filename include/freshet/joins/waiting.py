@@ -81,6 +81,11 @@ class WaitingTuples:
         """Payload batches held."""
         return len(self._payloads)
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything is held that could be given back."""
+        return bool(self.count or self._payloads)
+
     def batch(self, number: int) -> pa.RecordBatch:
         """A payload batch, by the number in its places."""
         return self._payloads[number].batch

@@ -48,6 +48,8 @@ from freshet.joins.waiting import QUEUE_BYTES, WaitingTuples
 from freshet.master.store import MasterStore
 from freshet.memory import Budget
 
+# Of a full H, cold tuples are held in so many portions; one fits besides it (see `sizes.py`).
+_PORTIONS = 4
 # A warm operator fed with tiny batches copies their payload together when there are so many.
 _MANY_BATCHES = 64
 
@@ -158,11 +160,15 @@ class XHybridJoin(ColumnarJoin):
         cold_at = cold - np.searchsorted(np.flatnonzero(ranks < 0), cold)
         done = held = 0
         while held < len(cold):
-            # A quarter of what is left: the rest is for the payload of these tuples.
-            portion = cold[held : held + self.budget.left // 4 // QUEUE_BYTES]
-            if not len(portion):
-                yield from self._make_room(4 * QUEUE_BYTES)
+            count = min(len(cold) - held, max(1, self.slots // _PORTIONS))
+            needed = count * QUEUE_BYTES + self._waiting.payload_bytes(count)
+            if needed > self.budget.left and self._waiting.busy:
+                yield from self._make_room(needed)
                 continue
+            if needed > self.budget.left:
+                # Tuples larger than most: whether their payload fits is seen when they are admitted.
+                count = min(count, self.budget.left // 4 // QUEUE_BYTES)
+            portion = cold[held : held + count]
             self._waiting.hold(ranks[portion], portion + start)
             held += len(portion)
             upto = int(cold_at[held - 1]) + 1
@@ -182,7 +188,7 @@ class XHybridJoin(ColumnarJoin):
             step = min(free, upto - done)
             cold = _between(cold_at, done, done + step)
             while not self._waiting.try_admit(cold):
-                if self._waiting.count or self._waiting.batches:
+                if self._waiting.busy:
                     yield from self._make_room(self._waiting.payload_bytes(cold))
                 elif step > 1:
                     step //= 2
