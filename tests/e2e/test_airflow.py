@@ -25,7 +25,7 @@ from freshet.orchestration.demo import run_demo
 from tests.e2e.conftest import SALES, Stage, processes_of
 
 # A time limit by signal lets the fixture end its Airflow; the thread's would leave it running.
-pytestmark = [pytest.mark.xdist_group("airflow"), pytest.mark.timeout(1200, method="signal")]
+pytestmark = pytest.mark.timeout(1200, method="signal")
 
 
 def wait_until(what: str, holds: Callable[[], Any], seconds: float = 120) -> Any:
