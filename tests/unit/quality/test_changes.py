@@ -120,7 +120,7 @@ def test_a_log_that_no_longer_reaches_back_makes_everything_new(table: Path) -> 
 
 def test_a_table_that_ends_before_the_last_good_version_is_refused(table: Path) -> None:
     commit(table, 0, txn(0), add("a.parquet"))
-    with pytest.raises(LoadStateError, match="last good version is 3, but .* ends at version 0"):
+    with pytest.raises(LoadStateError, match=r"last good version is 3, but .* ends at version 0"):
         changes(table, after=3)
 
 
