@@ -134,7 +134,7 @@ class Load:
         parked = options.pop("parked", 0)
         self.park(parked, number)
         if options.pop("finished", True):
-            self.record(number, len(facts), parked, **options)
+            self.record(number, **{"facts": len(facts), "parked": parked, **options})
         return number
 
     def plan(self, number: int, snapshots: Mapping[str, int]) -> None:
@@ -163,7 +163,7 @@ class Load:
         rows = [{"id": f"file#{batch}:{n}", "reason": "unmatched", "_batch": batch} for n in range(count)]
         append(self.home.parked, PARKED_SCHEMA, rows, batch)
 
-    def record(self, batch: int, facts: int, parked: int, **other: Any) -> None:
+    def record(self, batch: int, facts: int, parked: int = 0, **other: Any) -> None:
         """Write the ledger's row of a batch; `other` plants what is wrong."""
         row = {
             "batch": batch,

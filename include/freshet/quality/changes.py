@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -33,6 +33,8 @@ class Origin:
     """The batch that wrote it, when the commit says so."""
     rewritten: bool = False
     """Whether the commit only wrote again what other commits had written."""
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    """The values of the partition columns, as the log writes them: they are not in the file."""
 
     @property
     def foreign(self) -> bool:
@@ -108,10 +110,11 @@ def _new_files(table: Path, commits: list[Commit], batch_of: BatchOf) -> dict[Pa
     files: dict[Path, Origin] = {}
     for commit in commits:
         gone = [files.pop(_path(table, action), None) for action in commit.removed]
-        origin = Origin(commit.version, commit.batch(batch_of), rewritten=bool(commit.removed))
+        batch, rewritten = commit.batch(batch_of), bool(commit.removed)
         for action in commit.added:
             if action["dataChange"] or any(gone):
-                files[_path(table, action)] = origin
+                partition = action.get("partitionValues") or {}
+                files[_path(table, action)] = Origin(commit.version, batch, rewritten, partition)
     return files
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -14,6 +14,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from freshet.config import Definition
 from freshet.quality.changes import Changes, Origin, local_path
@@ -84,20 +85,47 @@ class NewRows:
     @cached_property
     def frame(self) -> DataFrame:
         """The new rows with the file each is in."""
-        whole = self.whole
-        columns = [*map(F.col, whole.columns), F.col("_metadata.file_path").alias(FILE)]
         files = self.changes.files
+        rows = self.whole.select("*", F.col("_metadata.file_path").alias(FILE))
         if files is None:
-            return whole.select(*columns)
+            return rows
         if not files:
-            return whole.select(*columns).where(F.lit(False))
-        if self.changes.plain and not self._renames_columns():
-            # Delta's own reader cannot be told which files to read: it would read the whole table.
-            paths = [_GLOB_SIGNS.sub(r"\\\1", str(file)) for file in sorted(files)]
-            reader = self.spark.read.schema(whole.schema).option("basePath", str(self.table))
-            return reader.parquet(*paths).select(*columns)
-        wanted = [uri for uri in whole.inputFiles() if local_path(uri) in files]
-        return whole.select(*columns).where(F.col(FILE).isin(wanted))
+            return rows.where(F.lit(False))
+        if self._are_plain(files):
+            return self._read_directly(files)
+        return rows.where(
+            F.col(FILE).isin([uri for uri in self.whole.inputFiles() if local_path(uri) in files])
+        )
+
+    def _are_plain(self, files: Mapping[Path, Origin]) -> bool:
+        """Whether the files can be read without Delta, whose reader would read the whole table.
+
+        Not with deletion vectors, nor if the files have other names for the columns than the table.
+        """
+        configuration = DeltaTable(str(self.table)).metadata().configuration
+        renamed = configuration.get("delta.columnMapping.mode", "none") != "none"
+        return self.changes.plain and not renamed and len({file.name for file in files}) == len(files)
+
+    def _read_directly(self, files: Mapping[Path, Origin]) -> DataFrame:
+        """The rows of the files, with the partition columns that only the log has."""
+        types = {field.name: field.dataType for field in self.whole.schema}
+        partitioned = sorted({name for origin in files.values() for name in origin.partition})
+        stored = StructType([field for field in self.whole.schema if field.name not in partitioned])
+        paths = [_GLOB_SIGNS.sub(r"\\\1", str(file)) for file in sorted(files)]
+        rows = self.spark.read.schema(stored).parquet(*paths)
+        rows = rows.select(
+            "*", F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_name").alias("_name")
+        )
+        if partitioned:
+            values = [
+                (file.name, *(origin.partition.get(name) or None for name in partitioned))
+                for file, origin in files.items()
+            ]
+            schema = ", ".join(f"`{name}` string" for name in ("_name", *partitioned))
+            known = self.spark.createDataFrame(values, schema)
+            known = known.withColumns({name: F.col(name).cast(types[name]) for name in partitioned})
+            rows = rows.join(F.broadcast(known), "_name")
+        return rows.select(*types, FILE)
 
     def rest(self, survey: Survey) -> DataFrame:
         """The rows of the table that are not new."""
@@ -132,11 +160,6 @@ class NewRows:
             _most(g["newest_event"] for g in groups),
             _most(g["newest_load"] for g in groups),
         )
-
-    def _renames_columns(self) -> bool:
-        """Whether the files name the columns otherwise than the table does."""
-        configuration = DeltaTable(str(self.table), without_files=True).metadata().configuration
-        return configuration.get("delta.columnMapping.mode", "none") != "none"
 
 
 def _least(values: Iterable[Any]) -> Any:
