@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,17 @@ from freshet.memory import Budget
 class ColumnarJoin(JoinOperator):
     """A join that works on many tuples at a time."""
 
+    intake_share: ClassVar[float]
+    """The share of M for working on pushed tuples."""
+
     def __init__(self, store: MasterStore, budget: Budget, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(store, budget, settings)
         self._pushed: pa.RecordBatch | None = None
         self._outputs = Outputs(store.schema, self._stream_batch)
 
     def _reserve_intake(self) -> None:
-        self._intake_bytes = self.budget.reserve("intake", intake_bytes(self.budget.limit))
+        nbytes = intake_bytes(self.budget.limit, self.intake_share)
+        self._intake_bytes = self.budget.reserve("intake", nbytes)
 
     def _stream_batch(self, number: int) -> pa.RecordBatch:
         """The batch with that number in the places of stream rows."""
@@ -41,7 +45,7 @@ class ColumnarJoin(JoinOperator):
         """
         self._pushed = stream
         self._saw_outside("stream batch", stream.nbytes)
-        rows = intake_rows(self.budget.limit)
+        rows = intake_rows(self.budget.limit, self.intake_share)
         for start in range(0, stream.num_rows, rows):
             since = perf_counter()
             ranks = self.store.locate(keys.slice(start, rows))

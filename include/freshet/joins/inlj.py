@@ -29,6 +29,7 @@ class Inlj(ColumnarJoin):
     """The index nested-loop join."""
 
     name = "inlj"
+    intake_share = 1 / 2
     known_settings: ClassVar[Mapping[str, str]] = {
         "block_rows": "stream tuples that share page reads; 1 is the papers' join, default: as memory allows"
     }
@@ -36,12 +37,16 @@ class Inlj(ColumnarJoin):
     def __init__(self, store: MasterStore, budget: Budget, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(store, budget, settings)
         page_bytes = max((store.page_bytes(number) for number in range(store.pages)), default=0)
-        if page_bytes + intake_bytes(budget.limit) > budget.limit:
-            smallest = smallest_limit(lambda limit: page_bytes + intake_bytes(limit) <= limit)
+
+        def suffices(limit: int) -> bool:
+            return page_bytes + intake_bytes(limit, self.intake_share) <= limit
+
+        if not suffices(budget.limit):
+            smallest = smallest_limit(suffices)
             raise refuse(self.name, budget.limit, smallest, "one page of the master table and the intake")
         self._page_bytes = budget.reserve("page", page_bytes)
         self._reserve_intake()
-        self._block_rows = self.settings.get("block_rows") or intake_rows(budget.limit)
+        self._block_rows = self.settings.get("block_rows") or intake_rows(budget.limit, self.intake_share)
 
     @property
     def waiting(self) -> int:

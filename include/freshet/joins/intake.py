@@ -14,14 +14,14 @@ _MOST_ROWS = 16_384
 _FEWEST_ROWS = 64
 
 
-def intake_rows(limit: int) -> int:
-    """How many rows of a pushed batch are located at once under a budget of so many bytes."""
-    return min(max(limit // 16 // INTAKE_BYTES, _FEWEST_ROWS), _MOST_ROWS)
+def intake_rows(limit: int, share: float) -> int:
+    """How many rows of a pushed batch are located at once, with that share of so many bytes."""
+    return min(max(int(limit * share / INTAKE_BYTES), _FEWEST_ROWS), _MOST_ROWS)
 
 
-def intake_bytes(limit: int) -> int:
+def intake_bytes(limit: int, share: float) -> int:
     """The bytes to reserve for working on that many rows."""
-    return intake_rows(limit) * INTAKE_BYTES
+    return intake_rows(limit, share) * INTAKE_BYTES
 
 
 def page_runs(ranks: Int64s, page_rows: int) -> Iterator[tuple[int, int, int]]:

@@ -11,6 +11,8 @@ from freshet.master.store import MasterStore
 
 # Untuned, the hot and the swappable part are equal; each gets this share of M, or one page.
 _PART = 1 / 8
+INTAKE_SHARE = 1 / 16
+"""The share of M for working on pushed tuples."""
 # Of the bytes for waiting tuples, h_S tuples fill three quarters. The rest is for tuples not yet in H and for
 # the payload of tuples that are gone.
 _FILL = 3 / 4
@@ -36,7 +38,7 @@ class Sizes:
     def fixed_bytes(self) -> int:
         """All but the waiting tuples."""
         table = self.partitions * PARTITION_BYTES
-        return self.hot_bytes + self.swappable_bytes + table + intake_bytes(self.limit)
+        return self.hot_bytes + self.swappable_bytes + table + intake_bytes(self.limit, INTAKE_SHARE)
 
     @property
     def waiting_bytes(self) -> int:

@@ -15,7 +15,7 @@ by age, in a queue Q. One iteration is:
 Memory of M bytes (untuned: hot and swappable part are equal, as in the paper, an eighth of M each):
 
     | hot part d_N | swappable part d_S | intake | queue and payload of waiting tuples H, Q   |
-    |    M / 8     |       M / 8        | M / 16 | the rest; h_S tuples, gaps, room to copy    |
+    |    M / 8     |       M / 8        | M / 16 | three quarters h_S tuples, a quarter gaps   |
 
 Deviations from the paper:
  - Keys that R does not have leave at intake as unmatched; they would stay at the head of Q for ever.
@@ -26,7 +26,8 @@ Deviations from the paper:
    of H until then. What is loaded and matched in an iteration is the same.
  - Of a partition only those pages are read that hold a row some tuple waits for, one after another.
  - h_S follows from the bytes of the tuples that were pushed, as their size is not known beforehand. If a few
-   tuples are so much larger than most that H does not fit its bytes, iterations run early.
+   tuples are so much larger than most that H does not fit its bytes, iterations run early; one that M could
+   never hold is joined straight out of the pushed batch.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from freshet.joins.base import JoinOutput
 from freshet.joins.columnar import ColumnarJoin
 from freshet.joins.columns import ColumnGather, Columns, Int64s
 from freshet.joins.payload import Payload
-from freshet.joins.sizes import affordable_sizes
+from freshet.joins.sizes import INTAKE_SHARE, affordable_sizes
 from freshet.joins.waiting import QUEUE_BYTES, WaitingTuples
 from freshet.master.store import MasterStore
 from freshet.memory import Budget
@@ -72,6 +73,7 @@ class XHybridJoin(ColumnarJoin):
     """The untuned X-HYBRIDJOIN."""
 
     name = "x-hybridjoin"
+    intake_share = INTAKE_SHARE
     known_settings: ClassVar[Mapping[str, str]] = {
         "hot_rows": "rows of R kept in memory (rounded up to whole pages); default: an eighth of the memory",
         "swappable_pages": "pages of R in a partition; default: as many as the hot part has",

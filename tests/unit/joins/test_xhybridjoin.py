@@ -225,3 +225,21 @@ def test_tuples_of_very_different_size_stay_within_the_budget():
     out += sum(output.stream.num_rows for output in join.drain())
     assert out == 6_000
     assert budget.peak <= 300_000
+
+
+def test_the_memory_really_held_between_pushes_is_what_was_reserved():
+    store = store_of(20_000, 50)
+    join = XHybridJoin(store, Budget(2_000_000), {"hot_rows": 0})
+    random = np.random.default_rng(4)
+    before = pa.total_allocated_bytes()
+    for number in range(30):
+        keys = random.integers(0, 20_000, 2_000).tolist()
+        texts = pa.array(["x" * 50] * 2_000)
+        batch = batch_of(keys, number * 2_000).append_column("text", texts)
+        list(join.push(batch, batch["key"]))
+        del batch, texts
+        held = pa.total_allocated_bytes() - before
+        reserved = join._waiting._payload_bytes.nbytes
+        assert held <= reserved * 1.02 + 20_000  # buffers are padded
+    assert join.waiting > 5_000
+    join.suspend()
