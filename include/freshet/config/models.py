@@ -146,7 +146,7 @@ def _added(value: Any) -> Any:
 
 def _from_pairs(value: Any) -> Any:
     """A mapping that was recorded as pairs."""
-    if isinstance(value, list) and value and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+    if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
         return dict(value)
     return value
 
@@ -303,6 +303,9 @@ class Definition(Section):
     facts: Facts = Field(description="a mapping that describes the fact table")
     enrich: Enrich = Field(default=Enrich(), description="a mapping with schedule, run_for, until_idle")
     resort: Resort = Field(default=Resort(), description="a mapping with schedule, min_gain")
+    freshness: Annotated[Seconds, AfterValidator(_positive)] | None = Field(
+        default=None, description="how old the newest new fact may be, such as 1d, or null for any age"
+    )
     expectations: tuple[dict[str, JsonValue], ...] = Field(
         default=(), description="a list of expectations, each a mapping with a type and its arguments"
     )

@@ -126,7 +126,7 @@ class Validation:
         from freshet.quality.runner import Runner
         from freshet.quality.suites import AGE, FACTS, FRESHNESS, LEDGER, build_suites
 
-        limit: float | None = getattr(self.definition, "freshness", None)
+        limit = self.definition.freshness
         freshness = _freshness(survey, ledger, limit)
         suites = build_suites(
             self.definition, prepared.checks, prepared.facts, limit if AGE in freshness else None

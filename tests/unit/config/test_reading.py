@@ -141,6 +141,17 @@ def test_a_definition_recorded_as_json_comes_back_equal_and_in_order(
     assert list(again.stream.columns) == list(definition.stream.columns)
 
 
+def test_a_definition_without_derived_columns_and_with_freshness_comes_back_equal(
+    write: Write, sales: dict[str, Any]
+) -> None:
+    del sales["derive"]
+    sales["facts"]["columns"].remove("total")
+    sales["expectations"] = []
+    definition = read_definition(write(sales | {"freshness": "1d"}))
+    assert definition.freshness == 86400.0
+    assert Definition.from_dict(json.loads(json.dumps(definition.as_dict()))) == definition
+
+
 def test_equal_definitions_written_differently_are_recorded_equally(
     write: Write, sales: dict[str, Any]
 ) -> None:
