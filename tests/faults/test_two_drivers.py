@@ -35,6 +35,7 @@ def test_a_driver_held_after_its_facts_wakes_up_when_another_has_gone_on(bench: 
     assert_exact(bench, versions)
 
 
+@pytest.mark.slow
 def test_two_drivers_started_at_once_on_an_empty_checkpoint(bench: Bench) -> None:
     version = bench.publish()
     drivers = [bench.start(), bench.start()]
