@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from freshet import delta
 from freshet.config import Definition
 from freshet.home import LoadHome
 
@@ -75,10 +76,11 @@ def load_status(definition: Definition) -> LoadStatus:
     from freshet.quality.result import last_validation
 
     home = LoadHome(definition.load)
-    facts = _table(home.facts(definition.facts.table))
-    parked = _parked(_table(home.parked))
-    fact_rows = _rows(facts)
-    batches = _batches(_table(home.batches))
+    facts_path = home.facts(definition.facts.table)
+    facts = delta.open_table(facts_path)
+    fact_rows = _rows(facts, facts_path)
+    parked = _parked(home.parked)
+    batches = sorted(delta.read_rows(home.batches, LEDGER_COLUMNS), key=lambda row: row["batch"])
     validation = last_validation(definition)
     return LoadStatus(
         load=definition.load,
@@ -94,35 +96,26 @@ def load_status(definition: Definition) -> LoadStatus:
     )
 
 
-def _table(path: Path) -> DeltaTable | None:
-    from deltalake import DeltaTable
-
-    return DeltaTable(str(path)) if DeltaTable.is_deltatable(str(path)) else None
-
-
-def _rows(table: DeltaTable | None) -> int:
+def _rows(table: DeltaTable | None, path: Path) -> int:
     """The rows of a table, by the statistics in its log."""
     if table is None:
         return 0
     import pyarrow as pa
 
     counts = pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()
-    return sum(counts) if None not in counts else table.to_pyarrow_dataset().count_rows()
+    if None not in counts:
+        return sum(counts)
+    rows = delta.dataset(path)
+    return rows.count_rows() if rows else 0
 
 
-def _parked(table: DeltaTable | None) -> Parked:
+def _parked(path: Path) -> Parked:
     reasons: Counter[str] = Counter()
-    for batch in table.to_pyarrow_dataset().to_batches(columns=["reason"]) if table else ():
+    rows = delta.dataset(path)
+    for batch in rows.to_batches(columns=["reason"]) if rows else ():
         for entry in batch.column("reason").value_counts().to_pylist():
             reasons[entry["values"]] += entry["counts"]
     return Parked(reasons.total(), dict(sorted(reasons.items())))
-
-
-def _batches(table: DeltaTable | None) -> list[dict[str, Any]]:
-    if table is None:
-        return []
-    rows = table.to_pyarrow_table(columns=LEDGER_COLUMNS).to_pylist()
-    return sorted(rows, key=lambda row: row["batch"])
 
 
 def _ledger(batches: list[dict[str, Any]], facts: int, parked: Parked) -> Ledger:

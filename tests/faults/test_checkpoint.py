@@ -43,7 +43,6 @@ def test_a_deleted_and_a_rolled_back_checkpoint_are_refused_and_the_restored_one
     assert_exact(bench, dict.fromkeys(range(oracle.FILES), version))
 
 
-@pytest.mark.slow
 def test_deleted_tables_are_refused(bench: Bench) -> None:
     bench.publish()
     assert bench.run() == 0, bench.log()

@@ -35,12 +35,14 @@ def test_a_driver_held_after_its_facts_wakes_up_when_another_has_gone_on(bench: 
     assert_exact(bench, versions)
 
 
-@pytest.mark.slow
 def test_two_drivers_started_at_once_on_an_empty_checkpoint(bench: Bench) -> None:
+    """One loads; the other waits for it and finds nothing left, or is told after a while who is at work."""
     version = bench.publish()
     drivers = [bench.start(), bench.start()]
     codes = [driver.wait(RUN_TIMEOUT) for driver in drivers]
-    assert codes == [0, 0], bench.log(0) + bench.log(1)
+    assert 0 in codes, bench.log(0) + bench.log(1)
+    for run, code in enumerate(codes):
+        assert code == 0 or "The load is being run by process" in bench.log(run), bench.log(run)
     assert_exact(bench, dict.fromkeys(range(oracle.FILES), version))
 
 

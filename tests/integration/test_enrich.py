@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from freshet.delta import read_rows
 from freshet.errors import BatchError, DefinitionError, FreshetError, LoadStateError, SnapshotError
 from freshet.home import LoadHome
 from freshet.streaming.enrich import EnrichOptions, enrich
@@ -267,7 +268,7 @@ def test_a_new_snapshot_is_taken_up_between_two_batches_without_a_restart(
 def wait_for_batches(load: SmallLoad, count: int, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if (LoadHome(load.name).batches / "_delta_log").is_dir() and len(load.batches()) >= count:
+        if len(read_rows(LoadHome(load.name).batches, ["batch"])) >= count:
             return
         time.sleep(0.2)
     pytest.fail(f"waited in vain for {count} batches")

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from freshet.config import find_definition
+from freshet.delta import read_rows
 from freshet.errors import FreshetError
 from freshet.home import LoadHome
 from freshet.orchestration.api import AirflowClient, AirflowError, TaskState
@@ -206,9 +207,4 @@ def _now(dag_id: str, tasks: list[TaskState], step: str) -> str:
 
 def _loaded() -> int:
     """How many tuples the finished micro-batches had."""
-    from deltalake import DeltaTable
-
-    path = str(LoadHome(LOAD).batches)
-    if not DeltaTable.is_deltatable(path):
-        return 0
-    return sum(DeltaTable(path).to_pyarrow_table(columns=["rows_in"])["rows_in"].to_pylist())
+    return sum(row["rows_in"] for row in read_rows(LoadHome(LOAD).batches, ["rows_in"]))

@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from freshet.config import Definition, format_bytes
+from freshet.delta import read_rows
 from freshet.home import LoadHome
 from freshet.master.provision import demo_planted
 from freshet.status import LoadStatus, load_status
@@ -28,9 +29,7 @@ class Summary:
 
     @classmethod
     def read(cls, definition: Definition) -> Summary:
-        from deltalake import DeltaTable
-
-        rows = DeltaTable(str(LoadHome(definition.load).batches)).to_pyarrow_table().to_pylist()
+        rows = read_rows(LoadHome(definition.load).batches)
         planted = json.loads(demo_planted().read_text())
         return cls(definition, load_status(definition), sorted(rows, key=lambda row: row["batch"]), planted)
 

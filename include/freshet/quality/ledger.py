@@ -11,10 +11,11 @@ from itertools import pairwise
 from typing import Any
 
 import pandas as pd
-from deltalake import DeltaTable
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from freshet.delta import open_table, read_rows
 from freshet.home import LoadHome
 from freshet.quality.newrows import NewRows, Survey
 
@@ -63,20 +64,17 @@ class Ledger:
     def including(self, batches: Iterable[int]) -> Ledger:
         """The ledger with the rows of these batches as well."""
         missing = sorted(batch for batch in batches if not self.is_new(batch))
-        older = _read(self.load, [("batch", "in", missing)]) if missing else ()
+        older = _read(self.load, pc.field("batch").isin(missing)) if missing else ()
         return replace(self, rows=(*older, *self.rows))
 
 
 def read_ledger(load: str, validated: int | None) -> Ledger:
     """The ledger of the batches after the last validated one."""
-    return Ledger(load, validated, _read(load, [("batch", ">", -1 if validated is None else validated)]))
+    return Ledger(load, validated, _read(load, pc.field("batch") > (-1 if validated is None else validated)))
 
 
-def _read(load: str, filters: list[tuple[str, str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    table = str(LoadHome(load).batches)
-    if not DeltaTable.is_deltatable(table):
-        return ()
-    return tuple(DeltaTable(table).to_pyarrow_table(columns=_COLUMNS, filters=filters).to_pylist())
+def _read(load: str, where: pc.Expression) -> tuple[Mapping[str, Any], ...]:
+    return tuple(read_rows(LoadHome(load).batches, _COLUMNS, where))
 
 
 def ledger_frame(ledger: Ledger, new: NewRows, survey: Survey) -> pd.DataFrame:
@@ -170,7 +168,7 @@ def _parked(spark: SparkSession, load: str, within: Column) -> dict[int, Counter
     """Parked rows by batch and reason."""
     counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
     table = LoadHome(load).parked
-    if DeltaTable.is_deltatable(str(table)):
+    if open_table(table) is not None:
         frame = spark.read.format("delta").load(str(table)).where(within)
         for row in frame.groupBy("_batch", "reason").count().collect():
             counts[row["_batch"]][row["reason"]] += row["count"]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from delta.tables import DeltaTable as SparkDeltaTable
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from freshet.config import Definition
+from freshet.delta import read_rows
 from freshet.errors import LoadStateError
 from freshet.home import LoadHome
 from freshet.streaming.checkpoint import NONE, Checkpoint
@@ -152,13 +152,9 @@ def _check_ledger(tables: LoadTables, stream_id: str, carried: dict[str, int]) -
     """Refuse when a table has lost batches that the ledger says it was given."""
     if carried["batches"] == NONE:
         return
-    ledger = DeltaTable(str(tables.batches)).to_pyarrow_table(
-        columns=["batch", "stream_id", "facts", "parked"]
-    )
+    ledger = read_rows(tables.batches, ["batch", "stream_id", "facts", "parked"])
     for name in ("facts", "parked"):
-        given = [
-            row["batch"] for row in ledger.to_pylist() if row["stream_id"] == stream_id and row[name] > 0
-        ]
+        given = [row["batch"] for row in ledger if row["stream_id"] == stream_id and row[name] > 0]
         if given and carried[name] < max(given):
             raise LoadStateError(
                 f"The ledger of load {tables.load!r} has given batch {max(given)} to {name}, but the table "

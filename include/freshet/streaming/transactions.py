@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from freshet.delta import open_table
 from freshet.streaming.checkpoint import NONE
 
 
@@ -19,11 +20,8 @@ class Commit:
 
 def last_transaction(table: Path, stream_id: str) -> int:
     """The last batch of the stream that the table carries, or NONE."""
-    from deltalake import DeltaTable
-
-    if not DeltaTable.is_deltatable(str(table)):
-        return NONE
-    last = DeltaTable(str(table)).transaction_version(stream_id)
+    found = open_table(table)
+    last = found.transaction_version(stream_id) if found else None
     return NONE if last is None else int(last)
 
 
