@@ -27,7 +27,7 @@ from freshet.streaming.derive import with_derived
 from freshet.streaming.ledger import Tally, ledger_row
 from freshet.streaming.plan import Plan
 from freshet.streaming.planning import Planner
-from freshet.streaming.rows import fact_rows, parked_files, parked_rows
+from freshet.streaming.rows import fact_rows, kept_columns, parked_files, parked_rows
 from freshet.streaming.tables import BATCHES_SCHEMA, LoadTables, append
 from freshet.streaming.task import partition_task, spark_schema
 from freshet.streaming.transactions import Commit
@@ -89,7 +89,7 @@ class BatchLoader:
             frame = self._parquet_rows(frame, [uri for uri in batch_input.files if uri not in refused])
         task = partition_task(self.definition, plan, sources.spellings(refused))
         enriched = sources.parse(frame, self.definition).mapInArrow(task, spark_schema(task.schema))
-        return with_derived(enriched, self.definition)
+        return kept_columns(with_derived(enriched, self.definition), self.definition)
 
     def _parquet_rows(self, frame: DataFrame, files: list[str]) -> DataFrame:
         """The rows of a Parquet batch from some of its files only, in the shape of the whole batch."""

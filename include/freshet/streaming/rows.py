@@ -23,16 +23,32 @@ def fact_schema(spark: SparkSession, definition: Definition, plan: Plan) -> Stru
     return fact_rows(with_derived(empty, definition), definition, plan).schema
 
 
+def kept_columns(joined: DataFrame, definition: Definition) -> DataFrame:
+    """What the tables and the ledger need of a joined batch: facts leave raw record and position behind.
+
+    The batch is held in memory until it is written; raw records would be most of what is held.
+    """
+    stream = definition.stream
+    raw = F.to_json(F.struct(*stream.columns)) if stream.format == "parquet" else F.col("_raw")
+    wanted = [*definition.facts.columns, *([stream.event_time] if stream.event_time else [])]
+    is_fact = F.col("_kind") == FACT
+    return joined.select(
+        *dict.fromkeys(wanted),
+        *("_kind", "_reason", "_lookup", "_key", "_detail", "_stats"),
+        F.when(~is_fact, raw).alias("_raw"),
+        *(F.when(~is_fact, F.col(name)).alias(name) for name in ("_file", "_block", "_row")),
+    )
+
+
 def fact_rows(joined: DataFrame, definition: Definition, plan: Plan) -> DataFrame:
     facts = joined.where(F.col("_kind") == FACT).select(*definition.facts.columns)
     return facts.withColumns(_stamp(plan))
 
 
 def parked_rows(joined: DataFrame, definition: Definition, plan: Plan) -> DataFrame:
-    is_parquet = definition.stream.format == "parquet"
     row = F.col("_row").cast("string")
-    position = row if is_parquet else F.concat(F.col("_block").cast("string"), F.lit(":"), row)
-    raw = F.to_json(F.struct(*definition.stream.columns)) if is_parquet else F.col("_raw")
+    in_split = F.concat(F.col("_block").cast("string"), F.lit(":"), row)
+    position = row if definition.stream.format == "parquet" else in_split
     parked = joined.where(F.col("_kind") == PARKED).select(
         F.concat(F.col("_file"), F.lit("#"), position).alias("id"),
         F.col("_reason").alias("reason"),
@@ -41,7 +57,7 @@ def parked_rows(joined: DataFrame, definition: Definition, plan: Plan) -> DataFr
         F.col("_detail").alias("detail"),
         F.col("_file").alias("source_file"),
         position.alias("source_position"),
-        raw.alias("raw"),
+        F.col("_raw").alias("raw"),
     )
     return parked.withColumns(_stamp(plan))
 
