@@ -19,7 +19,8 @@ from freshet.config import all_definitions, find_definition, parse_bytes, parse_
 from freshet.config.algorithms import ALGORITHMS, AUTO
 from freshet.config.names import suggestion
 from freshet.console import messages, print_result, progress_bars, progress_lines, status_table
-from freshet.errors import FreshetError
+from freshet.errors import DISK_FULL, FreshetError, disk_is_full
+from freshet.home import home_is_unusable, loads_folder
 
 
 class Commands(TyperGroup):
@@ -30,6 +31,12 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except FreshetError as error:
             typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from None
+        except Exception as error:
+            told = f"{DISK_FULL}." if disk_is_full(error) else home_is_unusable(error)
+            if told is None:
+                raise
+            typer.echo(f"error: {told}", err=True)
             raise typer.Exit(1) from None
 
 
@@ -45,6 +52,14 @@ Load = Annotated[str, typer.Argument(help="The name of a load.", show_default=Fa
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")]
 
 
+def _session(name: str) -> Any:
+    """Spark for a command: quiet unless asked, as what people must know comes from Freshet itself."""
+    from freshet.streaming.session import build_session
+
+    os.environ.setdefault("FRESHET_SPARK_LOG", "FATAL")
+    return build_session(name)
+
+
 @app.command()
 def check(
     file: Annotated[
@@ -57,6 +72,8 @@ def check(
     if not quiet:
         for definition in definitions:
             typer.echo(f"{definition.load}: the definition is right")
+        if not definitions and not refused:
+            typer.echo(f"There is no definition in {loads_folder()}.")
     for error in refused:
         typer.echo(f"error: {error}", err=True)
     raise typer.Exit(1 if refused else 0)
@@ -75,15 +92,27 @@ def provision(load: Load, quiet: Quiet = False) -> None:
 
 
 @app.command()
-def sort(load: Load, quiet: Quiet = False) -> None:
+def sort(
+    load: Load,
+    min_gain: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Publish only where rows changed, or where the share of tuples served from memory rises by "
+            "this much (0 to 1).",
+        ),
+    ] = 0.0,
+    quiet: Quiet = False,
+) -> None:
     """Rank the master rows by how often they are asked for, and publish new snapshots."""
-    from freshet.master.sort import sort as publish
+    from freshet.sorting import sort as publish
 
     with progress_bars(quiet) as progress:
-        published = publish(find_definition(load), progress)
+        done = publish(find_definition(load), min_gain, progress)
     if not quiet:
-        for lookup, version in published.items():
-            typer.echo(f"Published snapshot {version} of lookup {lookup}.")
+        for each in done:
+            typer.echo(each)
 
 
 @app.command()
@@ -103,6 +132,9 @@ def enrich(
         bool, typer.Option("--until-idle", help="End when the stream has nothing new.")
     ] = False,
     max_files: Annotated[int | None, typer.Option(min=1, help="Files in the largest micro-batch.")] = None,
+    trigger_interval: Annotated[
+        str | None, typer.Option(help="Time between the starts of two micro-batches, such as 1s.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Load the stream: until it is idle, for a time, or until Ctrl-C."""
@@ -116,11 +148,11 @@ def enrich(
 
     from freshet.streaming.enrich import EnrichOptions
     from freshet.streaming.enrich import enrich as run
-    from freshet.streaming.session import build_session
 
-    options = EnrichOptions(algorithm, bytes_, seconds, until_idle, max_files)
+    interval = parse_seconds(trigger_interval) if trigger_interval else None
+    options = EnrichOptions(algorithm, bytes_, seconds, until_idle, max_files, interval)
     with progress_lines(quiet, f"loading {load}") as report:
-        spark = build_session(f"freshet enrich {load}")
+        spark = _session(f"freshet enrich {load}")
         _end_gently_on_ctrl_c()
         result = run(definition, options, spark, report=report)
     if not quiet:
@@ -149,10 +181,9 @@ def validate(load: Load, quiet: Quiet = False) -> None:
     definition = find_definition(load)
 
     from freshet.quality.validate import validate as run
-    from freshet.streaming.session import build_session
 
     with progress_bars(quiet) as progress:
-        result = run(definition, build_session(f"freshet validate {load}"), progress)
+        result = run(definition, _session(f"freshet validate {load}"), progress)
     if not quiet:
         for line in result.lines():
             typer.echo(line)
@@ -165,10 +196,9 @@ def quarantine(load: Load, quiet: Quiet = False) -> None:
     definition = find_definition(load)
 
     from freshet.quality.quarantine import quarantine as run
-    from freshet.streaming.session import build_session
 
     with progress_bars(quiet) as progress:
-        moved = run(definition, build_session(f"freshet quarantine {load}"), progress)
+        moved = run(definition, _session(f"freshet quarantine {load}"), progress)
     if not quiet:
         again = f"{moved:,} facts moved to the parked table. Validate again: freshet validate {load}"
         typer.echo(again if moved else "No facts failed the last validation; nothing was moved.")

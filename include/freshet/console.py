@@ -88,8 +88,10 @@ def _status_lines(status: LoadStatus) -> Iterator[tuple[str, str]]:
     balance = "balances" if ledger.balanced else "DOES NOT BALANCE"
     out = f"{ledger.facts:,} facts + {ledger.parked:,} parked + {ledger.waiting:,} waiting"
     yield "ledger", f"{balance}: {ledger.rows_in:,} in, {out}"
-    if ledger.unrecorded:
+    if ledger.unrecorded > 0:
         yield "  not recorded", f"{ledger.unrecorded:,} rows of a batch that is not finished"
+    elif ledger.unrecorded < 0:
+        yield "  LOST", f"{-ledger.unrecorded:,} rows that the ledger has and the tables have not"
     for lookup, snapshot in status.snapshots.items():
         yield f"snapshot of {lookup}", "none" if snapshot is None else str(snapshot)
     yield "last good version", "none" if status.last_good is None else str(status.last_good)

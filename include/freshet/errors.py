@@ -5,6 +5,17 @@ jobs print the message alone and exit with 1; anything that is not a FreshetErro
 keeps its traceback.
 """
 
+import errno
+
+DISK_FULL = (
+    "The disk is full. Free some space, or put FRESHET_HOME on another disk, then run the same command again"
+)
+
+
+def disk_is_full(error: BaseException) -> bool:
+    """Whether an error, of Python or of Spark, means that there was no space left."""
+    return getattr(error, "errno", None) == errno.ENOSPC or "No space left on device" in str(error)
+
 
 class FreshetError(Exception):
     """Something the user can put right; the message says how."""

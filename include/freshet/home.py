@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 PROJECT = Path(__file__).resolve().parents[2]
+
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
+_NOT_MADE = (errno.ENOENT, errno.EEXIST)
+"""What making a folder ends with where there can be none, or where a file has its name."""
 
 
 def freshet_home() -> Path:
     """The folder of all data and state: FRESHET_HOME, by default `.freshet` in the project."""
     return Path(os.environ.get("FRESHET_HOME") or PROJECT / ".freshet").absolute()
+
+
+def home_is_unusable(error: BaseException) -> str | None:
+    """What to tell people when an error means that FRESHET_HOME cannot be written; else nothing."""
+    if not isinstance(error, OSError):
+        return None
+    home = freshet_home()
+    above = isinstance(error.filename, str) and Path(error.filename) in (home, *home.parents)
+    below = str(home) in str(error)  # errors of other libraries have the path in their text only
+    if not (error.errno in _REFUSED and (above or below)) and not (error.errno in _NOT_MADE and above):
+        return None
+    place = f"{error.filename}: " if error.filename else ""
+    return (
+        f"FRESHET_HOME, {home}, cannot be used ({place}{error.strerror}). "
+        "Give yourself the right to write there, or set FRESHET_HOME to a folder of your own."
+    )
 
 
 def loads_folder() -> Path:
@@ -22,6 +44,11 @@ def loads_folder() -> Path:
 def resolve(path: str | Path) -> Path:
     """A path of a definition: absolute, or relative to FRESHET_HOME."""
     return freshet_home() / path
+
+
+def local_path(uri: str) -> Path:
+    """The path behind a file's URI, however Spark has written it."""
+    return Path(unquote(urlparse(uri).path))
 
 
 @dataclass(frozen=True)
@@ -69,6 +96,11 @@ class LoadHome:
     @property
     def lease(self) -> Path:
         return self.state / "lease.json"
+
+    @property
+    def pending_quarantine(self) -> Path:
+        """What a quarantine that has begun moves; gone when it is done."""
+        return self.validation / "quarantine.json"
 
     def snapshots(self, lookup: str) -> Path:
         """The published snapshots of one lookup, `v000001` and on."""

@@ -185,6 +185,25 @@ def test_set_up_runs_again_only_when_what_it_installs_changed(machine: Machine, 
     assert "-m venv" not in machine.calls.read_text().removeprefix(asked)
 
 
+@pytest.mark.parametrize("named", ["../big tools", None], ids=["another folder", "the project's own"])
+def test_a_shell_that_took_the_environment_knows_where_the_tools_are(
+    machine: Machine, tmp_path: Path, named: str | None
+) -> None:
+    machine.command("python3", NOTING_PYTHON)
+    machine.command("java", JAVA_17)
+    assert machine.set_up(**({"FRESHET_TOOLS": named} if named else {})).returncode == 0
+    folder = tmp_path / "big tools" if named else machine.project / ".freshet"
+    seen = subprocess.run(
+        ["bash", "-c", '. "$1"; env', "bash", folder / "env"],
+        env={"PATH": machine.environment["PATH"], "FRESHET_TOOLS": "stale"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    tools = [line for line in seen.splitlines() if line.startswith("FRESHET_TOOLS=")]
+    assert tools == ([f"FRESHET_TOOLS={folder}"] if named else [])
+
+
 def test_an_environment_that_was_moved_is_made_anew(machine: Machine) -> None:
     machine.command("python3", NOTING_PYTHON)
     machine.command("java", JAVA_17)

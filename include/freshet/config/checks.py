@@ -12,7 +12,12 @@ from typing import Any
 
 from freshet.config import expressions, options, types
 from freshet.config.algorithms import ALGORITHMS, AUTO
-from freshet.config.expectations import COLUMN_ARGUMENTS, COLUMN_LIST_ARGUMENTS, EXPECTATIONS
+from freshet.config.expectations import (
+    COLUMN_ARGUMENTS,
+    COLUMN_LIST_ARGUMENTS,
+    EXPECTATIONS,
+    argument_problems,
+)
 from freshet.config.models import Definition, Facts, Lookup, Stream
 from freshet.config.names import OWN_COLUMNS, duplicates, suggestion
 from freshet.config.problems import Field, Problem
@@ -50,6 +55,8 @@ class Scope:
 
     def __init__(self) -> None:
         self.origins: dict[str, str] = {}
+        self.types: dict[str, str] = {}
+        """The types of those columns of which a definition says it."""
         self.complete = True
 
     @property
@@ -90,6 +97,7 @@ def _stream_problems(stream: Stream | None, scope: Scope) -> Iterator[Problem]:
         scope.complete = False
         return
     yield from _source_problems(stream)
+    scope.types.update(stream.columns)
     for name in stream.columns:
         yield from scope.add(name, "the stream", ("stream", "columns", name))
     yield from _reference_problems(stream, "event_id", stream.event_id, _ID_TYPES)
@@ -178,6 +186,7 @@ def _lookup_problems(lookup: Lookup, field: Field, stream: Stream | None, scope:
             suggestion(lookup.algorithm, (AUTO, *ALGORITHMS)),
             value=lookup.algorithm,
         )
+    yield from _settings_problems(lookup, field)
     for name in lookup.defaults:
         if name not in lookup.add:
             yield Problem(
@@ -195,6 +204,28 @@ def _lookup_problems(lookup: Lookup, field: Field, stream: Stream | None, scope:
         )
     for name in lookup.add:
         yield from scope.add(name, f"lookup {lookup.name!r}", (*field, "add", name))
+
+
+def _settings_problems(lookup: Lookup, field: Field) -> Iterator[Problem]:
+    known = ALGORITHMS.get(lookup.algorithm, ())
+    if lookup.settings and lookup.algorithm == AUTO:
+        yield Problem(
+            (*field, "settings"),
+            "settings of no particular join",
+            f"Name the join they are for (algorithm: {', '.join(ALGORITHMS)}), or remove them",
+            value=lookup.settings,
+        )
+        return
+    for name, value in lookup.settings.items():
+        if name not in known:
+            remedy = suggestion(name, known)
+            yield Problem(
+                (*field, "settings", name), f"no setting of {lookup.algorithm}", remedy, value=value
+            )
+        elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            yield Problem(
+                (*field, "settings", name), "not a whole number", "Write a number such as 1000", value=value
+            )
 
 
 def _key_problems(lookup: Lookup, field: Field, stream: Stream | None, scope: Scope) -> Iterator[Problem]:
@@ -222,7 +253,7 @@ def _derive_problems(derive: Mapping[str, str] | None, scope: Scope) -> Iterator
         return
     for name, expression in derive.items():
         if scope.complete:
-            for what, remedy in expressions.findings(expression, scope.names):
+            for what, remedy in expressions.findings(expression, scope.names, scope.types):
                 yield Problem(("derive", name), what, remedy, value=expression)
         yield from scope.add(name, "derive", ("derive", name))
 
@@ -291,10 +322,12 @@ def _expectation_problems(sections: Sections) -> Iterator[Problem]:
                 "missing",
                 "Name the expectation, such as expect_column_values_to_be_between",
             )
-        elif type_ not in EXPECTATIONS:
+        elif not isinstance(type_, str) or type_ not in EXPECTATIONS:
             yield Problem(
                 (*field, "type"), "not an expectation", suggestion(str(type_), EXPECTATIONS), value=type_
             )
+        else:
+            yield from argument_problems(expectation, field)
         if sections.facts is not None:
             yield from _expected_columns_problems(expectation, field, (*sections.facts.columns, *OWN_COLUMNS))
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from freshet.config.functions import AGGREGATES, ALLOWED, BARE, CHANGING, WORDS
+from freshet.config.moments import has_moment
 from freshet.config.names import nearest, suggestion
 
 Finding = tuple[str, str]
@@ -28,17 +29,25 @@ _PLAIN_NODES = (
     ast.Name, ast.Load, ast.Constant, ast.Call,
 )  # fmt: skip
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_MOMENTS = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _STABLE_REMEDY = "Use only functions that give the same value in every retry of a batch"
+_MOMENT_REMEDY = (
+    "Spark takes these words for a time where it expects one: leave them out; where a text is meant and its "
+    "column's type is not known here, say so, as in cast(NAME as string) = 'today'"
+)
 _ROW_REMEDY = "Compute it from one row's columns; aggregate when you query the facts"
 
 
-def findings(expression: str, columns: Collection[str]) -> list[Finding]:
-    """Everything that keeps an expression from being a derived column over these columns."""
+def findings(
+    expression: str, columns: Collection[str], types: Mapping[str, str] | None = None
+) -> list[Finding]:
+    """Everything that keeps an expression from being a derived column over these columns.
+
+    `types` are the types of those columns of which they are known.
+    """
     known = {column.lower() for column in columns}
     if _is_plain(expression, known):
         return []
-    return list(_thorough(expression, columns, known))
+    return list(_thorough(expression, columns, known, types or {}))
 
 
 def _is_plain(expression: str, known: Collection[str]) -> bool:
@@ -64,7 +73,9 @@ def _is_plain_node(node: ast.AST, known: Collection[str]) -> bool:
     return isinstance(node, _PLAIN_NODES)
 
 
-def _thorough(expression: str, columns: Collection[str], known: Collection[str]) -> Iterator[Finding]:
+def _thorough(
+    expression: str, columns: Collection[str], known: Collection[str], types: Mapping[str, str]
+) -> Iterator[Finding]:
     import sqlglot
     from sqlglot.errors import ParseError, SqlglotError
 
@@ -76,7 +87,7 @@ def _thorough(expression: str, columns: Collection[str], known: Collection[str])
     except SqlglotError:
         yield "not a Spark SQL expression: a quote or a comment is not closed", "Close it"
         return
-    words = [token.text for token in tokens if token.token_type.name != "STRING"]
+    words = ["''" if token.token_type.name == "STRING" else token.text for token in tokens]
     yield from _function_findings(words, known)
     try:
         # The line break before the bracket ends a comment at the end of the expression.
@@ -91,7 +102,7 @@ def _thorough(expression: str, columns: Collection[str], known: Collection[str])
         yield "not one expression", "Write exactly one Spark SQL expression"
         return
     value: Any = statements[0].expressions[0]
-    yield from _shape_findings(value)
+    yield from _shape_findings(value, {name.lower(): kind for name, kind in types.items()})
     yield from _column_findings(value, columns, known)
 
 
@@ -118,7 +129,7 @@ def _is_one_value(statements: list[Any]) -> bool:
     )
 
 
-def _shape_findings(value: Any) -> Iterator[Finding]:
+def _shape_findings(value: Any, types: Mapping[str, str]) -> Iterator[Finding]:
     """Constructs that are more, or less, than a value of one row."""
     from sqlglot import exp
 
@@ -132,8 +143,8 @@ def _shape_findings(value: Any) -> Iterator[Finding]:
         yield "contains a parameter or a template", "Write the value itself"
     if value.find(exp.Star):
         yield "* is not a value", "Name the column"
-    if any(_MOMENTS.match(cast.this.name) for cast in value.find_all(exp.Cast) if cast.this.is_string):
-        yield "depends on the time at which it runs ('now', 'today', …)", _STABLE_REMEDY
+    if has_moment(value, types):
+        yield "depends on the time at which it runs ('now', 'today', …)", _MOMENT_REMEDY
 
 
 def _function_findings(words: list[str], known: Collection[str]) -> Iterator[Finding]:

@@ -29,6 +29,11 @@ from freshet.config.types import ColumnTypeError
 from freshet.config.units import UnitError
 from freshet.errors import DefinitionError
 
+# What a run may be given at most. The form fields of the DAGs have the same limits.
+MOST_FILES = 100_000
+LARGEST_SIZE = 900 << 40
+LONGEST_TIME = 1000 * 86400.0
+
 
 def _wrong(what: str, remedy: str) -> PydanticCustomError:
     """The error of a field's own check; `problems_of` in `reading` takes it apart again."""
@@ -98,6 +103,8 @@ def _bytes(value: Any) -> int:
 def _memory(size: int) -> int:
     if size < 1024:
         raise _wrong("less than 1KB", units.SIZE_REMEDY)
+    if size > LARGEST_SIZE:
+        raise _wrong(f"more than {units.format_bytes(LARGEST_SIZE)}", units.SIZE_REMEDY)
     return size
 
 
@@ -109,8 +116,14 @@ def _seconds(value: Any) -> float:
 
 
 def _positive(seconds: float) -> float:
-    if seconds <= 0:
+    if seconds < 0.001:
         raise _wrong("no time at all", units.TIME_REMEDY)
+    return seconds
+
+
+def _not_too_long(seconds: float) -> float:
+    if seconds > LONGEST_TIME:
+        raise _wrong(f"longer than {LONGEST_TIME / 86400:.0f}d", units.TIME_REMEDY)
     return seconds
 
 
@@ -146,9 +159,13 @@ def _added(value: Any) -> Any:
 
 def _from_pairs(value: Any) -> Any:
     """A mapping that was recorded as pairs."""
-    if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+    if isinstance(value, list) and all(_is_pair(item) for item in value):
         return dict(value)
     return value
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)
 
 
 def _as_pairs(value: dict[str, str]) -> list[list[str]]:
@@ -211,11 +228,11 @@ class Stream(Section):
     options: dict[str, Annotated[str, BeforeValidator(_option)]] = Field(
         default_factory=dict, description="a mapping of options of the format, such as {header: true}"
     )
-    trigger_interval: Seconds = Field(
+    trigger_interval: Annotated[Seconds, AfterValidator(_not_too_long)] = Field(
         default=1.0, description="the shortest time between two micro-batches, such as 1s"
     )
     max_files_per_batch: StrictInt = Field(
-        default=16, ge=1, description="the most files in a micro-batch, such as 16"
+        default=16, ge=1, le=MOST_FILES, description="the most files in a micro-batch, such as 16"
     )
     max_bytes_per_batch: Size | None = Field(
         default=None, description="the most bytes in a micro-batch, such as 256MB, or null"
@@ -268,7 +285,7 @@ class Enrich(Section):
     schedule: Schedule | None = Field(
         default="@continuous", description="a schedule, or null for by hand only"
     )
-    run_for: Annotated[Seconds, AfterValidator(_positive)] = Field(
+    run_for: Annotated[Seconds, AfterValidator(_positive), AfterValidator(_not_too_long)] = Field(
         default=1800.0, description="the time after which a run ends, such as 30m"
     )
     until_idle: StrictBool = Field(

@@ -17,7 +17,9 @@ ABSENT: Any = object()
 """The value of a field that is not there."""
 
 _LONGEST_VALUE = 120
-_CREDENTIALS = re.compile(r"(://)[^@/\s]*@")
+_CREDENTIALS = re.compile(r"(://)\S*@")
+_SECRET = ("connection", "password")
+_HIDDEN = "***"
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Problem:
     def __str__(self) -> str:
         place = f"line {self.line}: " if self.line else ""
         name = field_name(self.field)
-        shown = "" if self.value is ABSENT else f"{' = ' if name else ''}{_shown(self.value)}"
+        shown = "" if self.value is ABSENT else f"{' = ' if name else ''}{_shown(self.field, self.value)}"
         subject = f"{name}{shown}: " if name or shown else ""
         return f"{place}{subject}{self.what}. {self.remedy}."
 
@@ -55,7 +57,27 @@ def field_name(field: Field) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def _shown(value: Any) -> str:
-    """A value for a message: short, and without the password of a URL."""
-    text = _CREDENTIALS.sub(r"\1***@", repr(value))
+def _shown(field: Field, value: Any) -> str:
+    """A value for a message: short, and without what may be a credential."""
+    if any(_is_secret(part) for part in field):
+        return _HIDDEN
+    text = _CREDENTIALS.sub(rf"\1{_HIDDEN}@", repr(_without_secrets(value, frozenset())))
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def _without_secrets(value: Any, above: frozenset[int]) -> Any:
+    """The value with the secrets of its mappings hidden; `above` stops one that contains itself."""
+    if not isinstance(value, (dict, list, tuple)):
+        return value
+    if id(value) in above:
+        return "…"
+    above |= {id(value)}
+    if isinstance(value, dict):
+        return {
+            key: _HIDDEN if _is_secret(key) else _without_secrets(part, above) for key, part in value.items()
+        }
+    return [_without_secrets(part, above) for part in value]
+
+
+def _is_secret(name: Any) -> bool:
+    return isinstance(name, str) and name.lower() in _SECRET

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -106,3 +108,61 @@ def test_replan_takes_the_plan_of_the_unfinished_batch_away(run: Run, home: Load
     assert result.exit_code == 0, result.output
     assert result.stdout == "Batch 0 gets a new plan when it runs next.\n"
     assert not (home.plans / "0.json").exists()
+
+
+def test_a_full_disk_is_one_sentence(run: Run, home: LoadHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("freshet.sorting.sort", full)
+    result = run("sort", "sales")
+    assert result.exit_code == 1
+    assert "error: The disk is full. Free some space" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_folder_without_definitions_is_said_to_have_none(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv("FRESHET_LOADS", str(tmp_path / "nothing"))
+    result = run("check")
+    assert result.exit_code == 0
+    assert f"There is no definition in {tmp_path / 'nothing'}." in result.output
+
+
+@pytest.mark.parametrize("command", ["provision", "sort", "status", "last-good", "replan"])
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_home_that_is_no_folder_is_one_sentence(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, below: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FRESHET_HOME", str(tmp_path / "file" / below))
+    result = run(command, "sales")
+    assert result.exit_code == 1
+    line = result.stderr.splitlines()[-1]
+    assert line.startswith(f"error: FRESHET_HOME, {tmp_path / 'file' / below}, cannot be used (")
+    assert line.endswith("or set FRESHET_HOME to a folder of your own.")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_home_that_cannot_be_written_is_one_sentence(
+    run: Run, home: LoadHome, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refused(*arguments: object) -> None:
+        raise OSError(number, os.strerror(number), str(home.state))
+
+    monkeypatch.setattr("freshet.sorting.sort", refused)
+    result = run("sort", "sales")
+    assert result.exit_code == 1
+    assert f"cannot be used ({home.state}: {os.strerror(number)}). Give yourself" in result.stderr
+
+
+def test_what_cannot_be_read_elsewhere_keeps_its_traceback(
+    run: Run, home: LoadHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/elsewhere")
+
+    monkeypatch.setattr("freshet.sorting.sort", refused)
+    assert isinstance(run("sort", "sales").exception, PermissionError)

@@ -132,3 +132,20 @@ def test_what_an_interrupted_reset_left_behind_is_deleted_too(run: Run, loaded: 
     loaded.checkpoint.rename(loaded.checkpoint.with_name(".checkpoint.deleted"))
     assert run("reset", "sales", "--yes").exit_code == 0
     assert not loaded.checkpoint.with_name(".checkpoint.deleted").exists()
+
+
+def test_the_last_good_version_goes_before_the_tables(
+    validated: LoadHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left behind, it would name a version of the table that the next run fills."""
+    delete = shutil.rmtree
+
+    def fail_at_the_tables(path: Path) -> None:
+        if "warehouse" in str(path):
+            raise PermissionError(13, "Permission denied")
+        delete(path)
+
+    monkeypatch.setattr(shutil, "rmtree", fail_at_the_tables)
+    with pytest.raises(LoadStateError):
+        reset("sales")
+    assert not validated.last_good.exists()

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,6 +93,40 @@ def test_quarantined_facts_are_not_counted_twice(run: Run, loaded: LoadHome) -> 
     assert found["facts"] == 6
     assert found["parked"]["by_reason"]["quarantined"] == 1
     assert found["ledger"]["unrecorded"] == 0
+
+
+def test_facts_on_their_way_to_the_parked_table_are_not_lost(run: Run, loaded: LoadHome) -> None:
+    from deltalake import DeltaTable
+
+    DeltaTable(str(loaded.facts("sales_facts"))).delete("sale_id in ('a', 'b')")
+    assert "LOST" in run("status", "sales").stdout
+    loaded.pending_quarantine.parent.mkdir(parents=True, exist_ok=True)
+    loaded.pending_quarantine.write_text('{"rows": 2}')
+    assert status(run)["ledger"]["unrecorded"] == 0
+    loaded.pending_quarantine.write_text('{"rows": 1}')
+    assert status(run)["ledger"]["unrecorded"] == -1
+
+
+def test_a_batch_that_ends_meanwhile_is_not_taken_for_lost(
+    run: Run, loaded: LoadHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from freshet import delta
+
+    read = delta.dataset
+
+    def read_slowly(path: Path) -> Any:
+        found = read(path)
+        if path == loaded.parked and not ended:
+            ended.append(True)
+            write_facts(loaded, ["h"])
+            write_parked(loaded, ["unmatched"])
+            write_batches(loaded, [ledger_row(2, 2, 1, 1)])
+        return found
+
+    ended: list[bool] = []
+    monkeypatch.setattr(delta, "dataset", read_slowly)
+    assert status(run)["ledger"]["unrecorded"] >= 0
+    assert ended
 
 
 def test_a_running_driver_is_shown_and_a_silent_one_is_not(run: Run, home: LoadHome) -> None:

@@ -76,7 +76,7 @@ PIECES = st.sampled_from(
 def test_what_is_taken_for_plain_passes_the_sql_parser_too(expression: str) -> None:
     known = set(COLUMNS)
     if _is_plain(expression, known):
-        assert list(_thorough(expression, COLUMNS, known)) == []
+        assert list(_thorough(expression, COLUMNS, known, {})) == []
 
 
 @pytest.mark.parametrize("function", sorted(CHANGING))
@@ -147,6 +147,86 @@ def test_the_remedy_names_the_nearest_column_and_function() -> None:
 
 def test_everything_wrong_with_an_expression_is_told_at_once() -> None:
     assert len(findings("rand() * quantiy + sum(sale_price) + nope(1)", COLUMNS)) == 4
+
+
+TYPES = {"Note": "string", "day": "date", "tags": "array<string>", "prices": "map<string,int>"}
+MOMENT = "depends on the time at which it runs ('now', 'today', …)"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "day < 'now'",
+        "' TODAY ' = day",
+        "day between 'yesterday' and '2030-01-01'",
+        "day in ('2024-01-01', 'tomorrow')",
+        "day <=> r'now'",
+        "day = 'today UTC'",
+        "datediff('today', day)",
+        "timestampdiff(DAY, day, 'now')",
+        "date_add('today', 1)",
+        "year('now')",
+        "unix_timestamp('now')",
+        "to_date('now')",
+        "date('now')",
+        "timestamp 'now'",
+        "'now'::timestamp",
+        "try_cast('now' as date)",
+        "day - 'yesterday'",
+        "coalesce(day, 'today')",
+        "greatest('now', day)",
+        "case when quantity > 1 then day else 'today' end",
+        "case day when 'today' then 1 end",
+        "if(quantity > 1, 'today', day)",
+        "day > coalesce('now', 'x')",
+        "day > upper('now')",
+        "day > cast('now' as string)",
+        "address.city = 'today'",
+        "quantity = 'today'",
+        "filter(tags, note -> note = 'today')",
+        "array('now', day)",
+    ],
+)
+def test_words_that_may_become_the_time_are_refused(expression: str) -> None:
+    assert [what for what, _ in findings(expression, COLUMNS, TYPES)] == [MOMENT]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "'today'",
+        "note = 'today'",
+        "'today' <> NOTE",
+        "note in ('today', 'now')",
+        "note between 'now' and 'today'",
+        "lower(trim(note)) = 'today'",
+        "cast(address.city as string) = 'today'",
+        "case when quantity > 1 then 'today' else 'later' end",
+        "case note when 'today' then 1 else 2 end",
+        "if(note = 'now', 'today', null)",
+        "coalesce(note, 'today')",
+        "nullif(note, 'today')",
+        "concat(note, 'today')",
+        "note || 'now'",
+        "note like 'today'",
+        "replace(note, 'today', 'x')",
+        "array_contains(tags, 'today')",
+        "prices['today']",
+        "struct('today' as said)",
+        "map('today', 1)",
+        "day < 'epoch'",
+        "day < 'nowhere'",
+        "day = '2024-01-01'",
+    ],
+)
+def test_the_same_words_as_texts_are_accepted(expression: str) -> None:
+    assert findings(expression, COLUMNS, TYPES) == []
+
+
+def test_where_a_type_is_not_known_the_remedy_says_how_to_write_it() -> None:
+    ((what, remedy),) = findings("note = 'today'", COLUMNS)
+    assert what == MOMENT
+    assert "cast(NAME as string) = 'today'" in remedy
 
 
 def _said(expression: str) -> list[str]:

@@ -94,7 +94,11 @@ def test_every_field_can_be_written(write: Write, sales: dict[str, Any]) -> None
         "max_files_per_batch": 4,
         "max_bytes_per_batch": "256MB",
     }
-    sales["lookups"][1] |= {"defaults": {"supplier_name": "unknown"}, "settings": {"hot_share": 0.5}}
+    sales["lookups"][1] |= {
+        "defaults": {"supplier_name": "unknown"},
+        "algorithm": "x-hybridjoin",
+        "settings": {"hot_rows": 500},
+    }
     sales["lookups"][0] |= {"algorithm": "inlj", "memory": "1GB", "unmatched": "fail"}
     sales["facts"]["partition_by"] = ["sold_at"]
     sales["enrich"] = {"schedule": "*/5 * * * *", "run_for": "4m", "until_idle": True}
@@ -175,12 +179,12 @@ def test_a_definition_cannot_be_changed(write: Write, sales: dict[str, Any]) -> 
 
 def test_yaml_scalars_that_look_like_something_else_stay_text(write: Write) -> None:
     text = DESIGN.replace("quantity: int", "quantity: int, no: string, on: date, y: int").replace(
-        "min_value: 1, max_value: 1000", "min_value: 2024-01-01, max_value: 12:30"
+        "min_value: 1, max_value: 1000", "min_value: 2024-01-01, description: 12:30"
     )
     definition = read_definition(write(text))
     assert {"no": "string", "on": "date", "y": "int"}.items() <= definition.stream.columns.items()
     assert definition.expectations[0]["min_value"] == "2024-01-01"
-    assert definition.expectations[0]["max_value"] == "12:30"
+    assert definition.expectations[0]["description"] == "12:30"
     json.dumps(definition.as_dict())
 
 

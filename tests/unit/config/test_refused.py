@@ -157,6 +157,18 @@ CASES: list[tuple[str, Any, str, Any, str, str]] = [
         "valid integer",
         "such as 16",
     ),
+    (
+        "stream.max_files_per_batch",
+        100_001,
+        "stream.max_files_per_batch",
+        100_001,
+        "less than or equal to 100000",
+        "such as 16",
+    ),
+    ("stream.trigger_interval", "1001d", "stream.trigger_interval", "1001d", "longer than 1000d", "30s"),
+    ("enrich", {"run_for": "36500d"}, "enrich.run_for", "36500d", "longer than 1000d", "such as 30s"),
+    ("enrich", {"run_for": "0.0001ms"}, "enrich.run_for", "0.0001ms", "no time at all", "such as 30s"),
+    ("lookups.0.memory", "901TB", "lookups[0].memory", "901TB", "more than 900TB", "such as 64MB"),
     ("stream.max_files_per_batch", True, "stream.max_files_per_batch", True, "valid integer", "such as 16"),
     (
         "stream.max_bytes_per_batch",
@@ -225,6 +237,9 @@ CASES: list[tuple[str, Any, str, Any, str, str]] = [
     ("lookups.0.add", [], "lookups[0].add", {}, "at least 1", "{new_name: master_column}"),
     ("lookups.0.add", GONE, "lookups[0].add", GONE, "missing", "{new_name: master_column}"),
     ("lookups.0.add", ["a", "a"], "lookups[0].add", ["a", "a"], "'a' stands in it twice", "once"),
+    ("lookups.0.add", [[["a"], "b"]], "lookups[0].add", [[["a"], "b"]], "not a list of names", "{new_name"),
+    ("derive", [[{"a": 1}, "b"]], "derive", [[{"a": 1}, "b"]], "valid mapping", "a mapping of new columns"),
+    ("stream.columns", [[["a"], "int"]], "stream.columns", [[["a"], "int"]], "valid mapping", "{sale_id"),
     (
         "lookups.0.add",
         ["a", 3],
@@ -313,6 +328,14 @@ CASES: list[tuple[str, Any, str, Any, str, str]] = [
         "not a function of one row",
         "one row's",
     ),
+    (
+        "derive.total",
+        "sold_at < 'now'",
+        "derive.total",
+        "sold_at < 'now'",
+        "depends on the time",
+        "cast(NAME",
+    ),
     ("derive.total", "(select 1)", "derive.total", "(select 1)", "subquery", "lookup"),
     ("derive.total", 3, "derive.total", 3, "valid string", "Spark SQL expressions"),
     (
@@ -330,6 +353,15 @@ CASES: list[tuple[str, Any, str, Any, str, str]] = [
         "later + 1",
         "no column 'later'",
         "There are",
+    ),
+    # settings of a join
+    (
+        "lookups.0.settings",
+        {"hot_rows": 5},
+        "lookups[0].settings",
+        {"hot_rows": 5},
+        "particular",
+        "x-hybridjoin",
     ),
     # facts
     ("facts.columns", [], "facts.columns", [], "at least 1", "a list of the columns"),
@@ -390,6 +422,30 @@ CASES: list[tuple[str, Any, str, Any, str, str]] = [
         "not a column of the facts",
         "There are: sale_id",
     ),
+    (
+        "expectations",
+        [{"type": "expect_column_values_to_be_between", "column": "total", "max_value": 9, "min_valu": 1}],
+        "expectations[0].min_valu",
+        1,
+        "unknown argument",
+        "Did you mean 'min_value'?",
+    ),
+    (
+        "expectations",
+        [{"type": "expect_column_values_to_be_between", "column": "total", "min_value": "x"}],
+        "expectations[0].min_value",
+        "x",
+        "not a number, a date or a timestamp",
+        "Write min_value: a number",
+    ),
+    (
+        "expectations",
+        [{"type": "expect_column_values_to_be_in_set", "column": "total"}],
+        "expectations[0].value_set",
+        GONE,
+        "missing",
+        "Write value_set: a list",
+    ),
     # unknown fields
     ("lookup", [], "lookup", [], "unknown field", "Did you mean 'lookups'?"),
     ("stream.event_ids", "x", "stream.event_ids", "x", "unknown field", "Did you mean 'event_id'?"),
@@ -420,7 +476,8 @@ def test_it_is_refused_with_file_field_value_and_remedy(
         read_definition(path)
     message = str(refused.value)
     assert message.startswith(f"{path} is not a usable load definition:\n")
-    subject = f"{field}: " if shown is GONE else f"{field} = {shown!r}: "
+    written = "***" if field.endswith("connection") else repr(shown)
+    subject = f"{field}: " if shown is GONE else f"{field} = {written}: "
     lines = [line for line in message.splitlines() if subject in line]
     assert len(lines) == 1, message
     what, _, advice = lines[0].partition(subject)[2].partition(". ")
@@ -483,7 +540,34 @@ def test_a_password_in_the_wrong_place_is_not_repeated(write: Write, sales: dict
     sales["lookups"][0]["connection"] = "mysql://root:secret@host/db"
     message = _message(write(sales))
     assert "secret" not in message
-    assert "mysql://***@host/db" in message
+    assert "lookups[0].connection = ***: not a connection id" in message
+
+
+URL = "mysql://root:se/cr@et@host/db"
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("lookups.0.connection", URL),
+        ("lookups.0.connection", {"conn_type": "mysql", "login": "root", "password": "se/cr@et"}),
+        ("lookups.0.connection", '{"conn_type": "mysql", "password": "se/cr@et"}'),
+        ("lookups.0.Connection", URL),
+        ("lookups.0.conection", URL),
+        ("stream.connection", URL),
+        ("lookups", {"connection": "root se/cr@et"}),
+        ("lookups.0", [{"connection": "root se/cr@et"}, ["x"]]),
+        ("lookups.0.table", {"host": "h", "Password": "se/cr@et"}),
+        ("stream.path", URL),
+    ],
+)
+def test_credentials_are_in_no_message_wherever_they_stand(
+    write: Write, sales: dict[str, Any], place: str, value: Any
+) -> None:
+    spoil(sales, place, value)
+    message = _message(write(sales))
+    for part in ("cr@et", "se/cr", "et@host"):
+        assert part not in message
 
 
 def test_everything_wrong_is_told_at_once_in_the_order_of_the_file(write: Write) -> None:
@@ -597,11 +681,31 @@ def test_the_expectations_are_those_great_expectations_has() -> None:
     assert set(EXPECTATIONS) <= {path.stem for path in core.glob("expect_*.py")}
 
 
+@pytest.mark.parametrize(
+    ("settings", "field", "told"),
+    [
+        ({"hot_row": 5}, "lookups[0].settings.hot_row", "Did you mean 'hot_rows'?"),
+        ({"block_rows": 5}, "lookups[0].settings.block_rows", "no setting of x-hybridjoin"),
+        ({"hot_rows": 0.5}, "lookups[0].settings.hot_rows", "not a whole number"),
+        ({"hot_rows": True}, "lookups[0].settings.hot_rows", "not a whole number"),
+        ({"hot_rows": -1}, "lookups[0].settings.hot_rows", "not a whole number"),
+    ],
+)
+def test_a_join_takes_only_its_own_settings(
+    write: Write, sales: dict[str, Any], settings: dict[str, Any], field: str, told: str
+) -> None:
+    sales["lookups"][0] |= {"algorithm": "x-hybridjoin", "settings": settings}
+    (line,) = _message(write(sales)).splitlines()[1:]
+    assert f"{field} = " in line and told in line
+
+
 def test_the_joins_are_those_of_the_registry() -> None:
     from freshet.config.algorithms import ALGORITHMS
-    from freshet.joins.registry import names
+    from freshet.joins.registry import join_type, names
 
     assert sorted(ALGORITHMS) == sorted(names())
+    for name, settings in ALGORITHMS.items():
+        assert sorted(settings) == sorted(join_type(name).known_settings)
 
 
 def _message(path: Path) -> str:
