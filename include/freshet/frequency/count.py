@@ -6,6 +6,7 @@ files stands in. The cost is bounded in both: the newest rows, up to a number, i
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -14,8 +15,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from freshet.errors import SnapshotError
 from freshet.frequency.sample import take_sample
 from freshet.home import LoadHome
 from freshet.master.files import replacing, scratch
@@ -34,6 +36,8 @@ COUNTED_FROM = b"freshet.counted_from"
 MOST_FACTS = 20_000_000
 _FETCH_ROWS = 65_536
 
+log = logging.getLogger(__name__)
+
 
 def count_keys(definition: Definition, lookup: Lookup, memory: int = WORK_MEMORY) -> Path | None:
     """Count the keys of a lookup and keep the counts (Parquet: key, count); None when nothing is known."""
@@ -50,27 +54,41 @@ def count_keys(definition: Definition, lookup: Lookup, memory: int = WORK_MEMORY
 
 def _from_facts(database: duckdb.DuckDBPyConnection, definition: Definition, lookup: Lookup) -> str | None:
     """Fill the table of counts from the facts, if they tell the key of each row; where they came from."""
-    facts = LoadHome(definition.load).facts(definition.facts.table)
-    files = _newest_facts(facts)
-    if not files:
+    path = LoadHome(definition.load).facts(definition.facts.table)
+    try:
+        return FACTS if _count_facts(database, definition, lookup, path) else None
+    except TableNotFoundError:
         return None
-    columns = definition.facts.columns
+    except (SnapshotError, DeltaError, duckdb.Error) as error:
+        # Sorting is the remedy for a damaged or outdated snapshot: it must not need a whole one.
+        log.warning(
+            "Lookup %s is not ranked by the facts in %s: %s", lookup.name, path, str(error).splitlines()[0]
+        )
+        return None
+
+
+def _count_facts(
+    database: duckdb.DuckDBPyConnection, definition: Definition, lookup: Lookup, path: Path
+) -> bool:
+    table = DeltaTable(str(path))
+    files = _newest_files(table, path)
+    if not files:
+        return False
+    # Facts that were loaded under an earlier definition lack the columns that are new in this one.
+    loaded = {field.name for field in table.schema().fields}
+    columns = [name for name in definition.facts.columns if name in loaded]
     if lookup.stream_key in columns:
         _count(database, "frequency/facts_by_key", files, column=lookup.stream_key)
-        return FACTS
+        return True
     for added in (name for name in lookup.add if name in columns):
         if _map_to_keys(database, definition, lookup, lookup.add[added]):
             _count(database, "frequency/facts_by_added", files, column=added)
-            return FACTS
-    return None
+            return True
+    return False
 
 
-def _newest_facts(path: Path) -> list[str]:
+def _newest_files(table: DeltaTable, path: Path) -> list[str]:
     """The fact table's newest files, as many as hold a bounded number of rows."""
-    try:
-        table = DeltaTable(str(path))
-    except TableNotFoundError:
-        return []
     actions = pa.table(table.get_add_actions(flatten=True)).sort_by([("modification_time", "descending")])
     chosen: list[str] = []
     rows = 0

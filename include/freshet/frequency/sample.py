@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -46,21 +48,28 @@ def take_sample(database: duckdb.DuckDBPyConnection, stream: Stream, column: str
 
 def newest_files(folder: Path) -> list[Path]:
     """The newest files of a folder, hidden ones aside, bounded in number and bytes."""
-    if not folder.is_dir():
-        return []
-    found = [
-        (entry.stat().st_mtime, entry.stat().st_size, entry)
-        for entry in folder.iterdir()
-        if entry.is_file() and not entry.name.startswith((".", "_"))
-    ]
     chosen: list[Path] = []
     total = 0
-    for _, size, file in sorted(found, reverse=True)[:MOST_FILES]:
+    for _, size, file in sorted(_files(folder), reverse=True)[:MOST_FILES]:
         if chosen and total + size > MOST_BYTES:
             break
         chosen.append(file)
         total += size
     return chosen
+
+
+def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """The files of a folder, each with its age and size."""
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    for entry in entries:
+        if entry.name.startswith((".", "_")):
+            continue
+        try:
+            status = entry.stat()
+        except FileNotFoundError:  # moved away since it was listed
+            continue
+        if S_ISREG(status.st_mode):
+            yield status.st_mtime, status.st_size, entry
 
 
 def _json(

@@ -25,7 +25,12 @@ _DIALECTS = {"mysql": MYSQL, "mariadb": MYSQL, "sqlite": SQLITE}
 # What an Airflow connection's extras may tell the driver; anything else there is Airflow's own.
 _TLS_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _TLS_FLAGS = ("ssl_verify_cert", "ssl_verify_identity")
-_MYSQL_OPTIONS = ("charset", "unix_socket", *_TLS_FILES, *_TLS_FLAGS)
+_TLS_MODE = "ssl_mode"
+_TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
+_TLS_OPTIONS = (*_TLS_FILES, *_TLS_FLAGS, _TLS_MODE)
+_TLS_PARTS = {"ca": "ssl_ca", "cert": "ssl_cert", "key": "ssl_key", "check_hostname": "ssl_verify_identity"}
+"""What Airflow's extra `ssl` may hold, and the options that say the same."""
+_MYSQL_OPTIONS = ("charset", "unix_socket", *_TLS_OPTIONS)
 _CONNECT_SECONDS = 10
 
 
@@ -49,15 +54,29 @@ def engine_for(connection: str | None, *, local_infile: bool = False) -> Engine:
     if "charset" not in url.query:
         url = url.update_query_dict({"charset": "utf8mb4"})
     # SQLAlchemy would turn the files into another argument, which the flags make the driver forget.
-    plain = url.difference_update_query([*_TLS_FILES, *_TLS_FLAGS])
+    plain = url.difference_update_query(_TLS_OPTIONS)
     return create_engine(plain, poolclass=NullPool, connect_args=arguments)
 
 
 def _tls(url: URL) -> dict[str, Any]:
-    """What the driver is told about TLS."""
+    """What the driver is told about TLS. Without any of it, it uses TLS where the server has it."""
+    mode = url.query.get(_TLS_MODE)
+    if mode == "DISABLED":
+        return {"ssl_disabled": True}
     files = {name: url.query[name] for name in _TLS_FILES if name in url.query}
-    flags = {name: str(url.query[name]).lower() in ("1", "true") for name in _TLS_FLAGS if name in url.query}
-    return {**files, **flags}
+    flags = {name: _is_true(url.query[name]) for name in _TLS_FLAGS if name in url.query}
+    if mode in ("VERIFY_CA", "VERIFY_IDENTITY"):
+        flags["ssl_verify_cert"] = True
+    elif "ssl_ca" in files:  # the driver by itself would take a CA and not look at it
+        flags.setdefault("ssl_verify_cert", True)
+    if mode == "VERIFY_IDENTITY":
+        flags["ssl_verify_identity"] = True
+    required = {"ssl": {"verify_mode": False}} if mode == "REQUIRED" else {}
+    return {**required, **files, **flags}
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() in ("1", "true", "yes", "on")
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
@@ -181,5 +200,43 @@ def _to_url(
         raise MasterError(
             f"{variable} names no database: add it as mysql+pymysql://USER:PASSWORD@HOST:3306/DATABASE"
         )
-    chosen = {name: str(options[name]) for name in _MYSQL_OPTIONS if name in options}
+    options = _tls_options(variable, options)
+    chosen = {name: str(options[name]) for name in _MYSQL_OPTIONS if options.get(name) is not None}
     return URL.create("mysql+pymysql", user, password, host, port, database, chosen)
+
+
+def _tls_options(variable: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with those of `ssl` among them; refused where TLS would be another than was asked for."""
+    known = {name: value for name, value in options.items() if name != "ssl"}
+    known = {**_tls_parts(variable, options.get("ssl")), **known}
+    for name in known:
+        if name.lower().startswith(("ssl", "tls")) and name not in _TLS_OPTIONS:
+            raise MasterError(
+                f"{variable} has the TLS option {name}, which is not known: use {', '.join(_TLS_OPTIONS)}"
+            )
+    mode = known.get(_TLS_MODE)
+    if mode is not None:
+        known[_TLS_MODE] = mode = str(mode).upper()
+        if mode not in _TLS_MODES:
+            raise MasterError(f"{variable} has an {_TLS_MODE} that is none of {', '.join(_TLS_MODES)}")
+    by_name = mode == "VERIFY_IDENTITY" or _is_true(known.get("ssl_verify_identity"))
+    if by_name and mode != "DISABLED" and not known.get("ssl_ca"):
+        # The driver compares names only when it has a CA, and says nothing when it has none.
+        raise MasterError(f"{variable} wants the server's name verified and names no CA: add ssl_ca")
+    return known
+
+
+def _tls_parts(variable: str, ssl: Any) -> dict[str, Any]:
+    """The options in Airflow's extra `ssl`, a mapping or the JSON text of one."""
+    if ssl is None or ssl == "":
+        return {}
+    try:
+        parts = json.loads(ssl) if isinstance(ssl, str) else ssl
+    except ValueError:
+        parts = None
+    if not isinstance(parts, dict) or not parts.keys() <= _TLS_PARTS.keys():
+        raise MasterError(
+            f"{variable} has an ssl that is not a mapping of {', '.join(_TLS_PARTS)}: write "
+            '{"ssl": {"ca": "/path/to/ca.pem"}}, or use ' + ", ".join(_TLS_OPTIONS)
+        )
+    return {_TLS_PARTS[name]: value for name, value in parts.items()}

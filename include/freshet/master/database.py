@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from sqlalchemy import Select, column, inspect, select, text
+from sqlalchemy import ColumnElement, Select, column, inspect, literal_column, select, text
 from sqlalchemy import table as sql_table
 from sqlalchemy.engine import Engine
 
 from freshet.errors import MasterError
+from freshet.master.batches import gathered
 from freshet.master.column_types import UNSIGNED_BIGINT, WrongValueError, arrow_type, to_array
 from freshet.master.connections import database_errors, describe, engine_for
 from freshet.queries import query
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from freshet.config import Lookup
 
 BATCH_BYTES = 4 * 1024 * 1024
-_FIRST_ROWS = 1_000
 _MOST_ROWS = 50_000
+# Rows are fetched by so many at once: how wide they are is known only then.
+_PIECE_ROWS = 32
 _NAMED = 20
 
 
@@ -98,23 +100,27 @@ def lookup_schema(lookup: Lookup) -> pa.Schema:
 def read_batches(
     engine: Engine, table: str, columns: Sequence[str], key: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of a table, a few megabytes at a time, from one consistent read."""
+    """All rows of a table, a few megabytes at a time however wide they are, from one consistent read."""
     schema = table_schema(engine, table, columns, key)
     reading = f"reading table {table!r}"
     with database_errors(engine, reading), engine.connect() as connection:
-        streaming = connection.execution_options(stream_results=True, max_row_buffer=_FIRST_ROWS)
-        rows = streaming.execute(_select(table, schema.names))
-        size = _FIRST_ROWS
-        while chunk := rows.fetchmany(size):
-            batch = _to_batch(chunk, schema, table, key)
-            yield batch
-            size = min(_MOST_ROWS, max(1, BATCH_BYTES * len(chunk) // max(batch.nbytes, 1)))
+        streaming = connection.execution_options(stream_results=True, max_row_buffer=_PIECE_ROWS)
+        rows = streaming.execute(_select(table, schema))
+        pieces = iter(lambda: rows.fetchmany(_PIECE_ROWS), [])
+        batches = (_to_batch(piece, schema, table, key) for piece in pieces)
+        yield from gathered(batches, BATCH_BYTES, _MOST_ROWS)
 
 
-def _select(table: str, columns: Sequence[str]) -> Select[*tuple[Any, ...]]:
-    # Columns without a type: SQLAlchemy hands the values on as the driver gives them.
+def _select(table: str, schema: pa.Schema) -> Select[*tuple[Any, ...]]:
     name = TableName.parse(table)
-    return select(*[column(c) for c in columns]).select_from(sql_table(name.table, schema=name.schema))
+    return select(*[_selected(f) for f in schema]).select_from(sql_table(name.table, schema=name.schema))
+
+
+def _selected(field: pa.Field) -> ColumnElement[Any]:
+    # Columns without a type: SQLAlchemy hands the values on as the driver gives them.
+    selected: ColumnElement[Any] = column(field.name)
+    # MySQL writes a FLOAT with six digits, but a DOUBLE with all it has.
+    return selected * literal_column("1e0") if pa.types.is_float32(field.type) else selected
 
 
 def _to_batch(

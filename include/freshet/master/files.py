@@ -78,10 +78,7 @@ def remove_abandoned(parent: Path, prefix: str) -> None:
 
 
 def _last_change(folder: Path) -> float:
-    times = []
-    for path in [folder, *folder.rglob("*")]:
-        try:
-            times.append(path.stat().st_mtime)
-        except FileNotFoundError:  # somebody else is removing it
-            continue
-    return max(times, default=time.time())
+    try:
+        return max(path.stat().st_mtime for path in [folder, *folder.rglob("*")])
+    except FileNotFoundError:  # somebody else is publishing or removing it
+        return time.time()

@@ -60,7 +60,7 @@ def key_kind(key_type: pa.DataType) -> str:
     """INTEGER or STRING; any other type cannot be a join key."""
     if pa.types.is_dictionary(key_type):
         key_type = key_type.value_type
-    if pa.types.is_integer(key_type):
+    if pa.types.is_integer(key_type) or _is_whole(key_type):
         return INTEGER
     if any(is_type(key_type) for is_type in _STRING_TYPES):
         return STRING
@@ -87,10 +87,25 @@ def _plain_strings(keys: pa.Array) -> pa.Array:
     return keys
 
 
-def _integer_values(keys: pa.Array) -> Int64s:
-    """The values of an integer array as int64; whatever stands in the slots of nulls."""
-    raw = np.frombuffer(keys.buffers()[1] or b"", keys.type.to_pandas_dtype())
-    return raw[keys.offset : keys.offset + len(keys)].astype(np.int64)
+def _is_whole(key_type: pa.DataType) -> bool:
+    """Whether it is a decimal without a fraction: what an unsigned 64-bit column of MySQL becomes."""
+    return pa.types.is_decimal128(key_type) and key_type.scale == 0
+
+
+def _integer_values(keys: pa.Array) -> tuple[Int64s, npt.NDArray[np.bool_] | None]:
+    """The values of an array of integers as int64, and which of them are within it (None: all).
+
+    Whatever stands in the slots of nulls.
+    """
+    rows = slice(keys.offset, keys.offset + len(keys))
+    data = keys.buffers()[1] or b""
+    if _is_whole(keys.type):
+        # Two words each, the lower first; of a number within 64 bits the upper one only repeats the sign.
+        lower, upper = np.frombuffer(data, "<i8").reshape(-1, 2)[rows].T
+        return lower.copy(), upper == lower >> 63
+    values = np.frombuffer(data, keys.type.to_pandas_dtype())[rows].astype(np.int64)
+    # As int64 the others are negative, and no unsigned key can equal a negative one.
+    return values, values >= 0 if pa.types.is_uint64(keys.type) else None
 
 
 class IndexBuilder:
@@ -226,12 +241,10 @@ class IndexBuilder:
 
 
 def _hash_integers(keys: pa.Array) -> UInt64s:
-    if pa.types.is_uint64(keys.type):
-        try:
-            keys = keys.cast(pa.int64())
-        except pa.ArrowInvalid as error:
-            raise MasterError(f"an integer key is beyond 64 bits with a sign: {error}") from error
-    return hash_integers(_integer_values(keys))
+    values, within = _integer_values(keys)
+    if within is not None and not within.all():
+        raise MasterError(f"an integer key is beyond 64 bits with a sign: {keys[int(within.argmin())]}")
+    return hash_integers(values)
 
 
 class Index:
@@ -277,11 +290,10 @@ class Index:
         return ranks
 
     def _locate_integers(self, keys: pa.Array) -> Int64s:
-        values = _integer_values(keys)
+        values, within = _integer_values(keys)
         ranks, _ = self._probe(hash_integers(values))
-        if pa.types.is_uint64(keys.type):
-            # As int64 these are negative, and no unsigned key can equal a negative one.
-            ranks[values < 0] = MISSING
+        if within is not None:
+            ranks[~within] = MISSING
         return ranks
 
     def _locate_strings(self, keys: pa.Array) -> Int64s:

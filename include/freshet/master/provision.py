@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import Engine
 
+from freshet.errors import MasterError
 from freshet.home import freshet_home, resolve
 from freshet.master.bulk import bulk_load
 from freshet.master.connections import database_errors, describe, engine_for
@@ -20,7 +21,7 @@ from freshet.master.database import lookup_schema
 from freshet.master.files import remove_abandoned, sync, write_json
 from freshet.progress import Progress, silent
 from freshet.queries import query
-from freshet.workload.sales import SalesSize, products, sales_files
+from freshet.workload.sales import FEWEST_SALES, SalesSize, products, sales_files
 
 if TYPE_CHECKING:
     from freshet.config import Definition
@@ -71,8 +72,23 @@ def demo_planted() -> Path:
 def demo_size() -> SalesSize:
     """How large the demo is: FRESHET_DEMO_SALES and FRESHET_DEMO_PRODUCTS, by default its full size."""
     full = SalesSize()
-    sales = int(os.environ.get("FRESHET_DEMO_SALES") or full.sales)
-    return full.scaled(sales, int(os.environ.get("FRESHET_DEMO_PRODUCTS") or full.products))
+    sales = _number("FRESHET_DEMO_SALES", full.sales, at_least=FEWEST_SALES)
+    return full.scaled(sales, _number("FRESHET_DEMO_PRODUCTS", full.products, at_least=1))
+
+
+def _number(variable: str, default: int, at_least: int) -> int:
+    """The whole number in an environment variable."""
+    written = os.environ.get(variable) or str(default)
+    try:
+        number = int(written)
+    except ValueError:
+        number = 0
+    if number < at_least:
+        raise MasterError(
+            f"{variable} is {written!r}: write a whole number in digits, at least {at_least}, "
+            f"or unset it for {default}"
+        )
+    return number
 
 
 def _provision_demo(

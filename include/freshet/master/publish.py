@@ -23,18 +23,38 @@ from freshet.master.snapshot import COUNTS, INDEX, PAGE_BYTES, PAGES, version_pa
 
 UNPUBLISHED = ".unpublished-"
 
-LARGEST_PAGE = 256 * 1024
-SMALLEST_PAGE_ROWS = 256
+MEAN_PAGE = 256 * 1024
+LARGEST_PAGE = 1024 * 1024
+MOST_PAGES = 1 << 20
+"""More pages than this are not made for the sake of a few wide rows: each costs some hundred bytes."""
 
 
 def choose_page_rows(row_bytes: float) -> int:
-    """How many rows make a page: the largest power of two whose page is not above 256 KiB.
+    """How many rows make a page: the largest power of two whose page is on average not above 256 KiB.
 
     Half of that to all of it is large enough to amortise the cost of a read and small enough that a small
-    budget still holds many pages. Very wide rows get larger pages rather than fewer than 256 rows.
+    budget still holds many pages.
     """
-    rows = int(LARGEST_PAGE / max(row_bytes, 1.0))
-    return max(SMALLEST_PAGE_ROWS, 1 << max(rows.bit_length() - 1, 0))
+    rows = int(MEAN_PAGE / max(row_bytes, 1.0))
+    return 1 << max(rows.bit_length() - 1, 0)
+
+
+def fewest_page_rows(rows: int) -> int:
+    """The smallest power of two of rows with which a table has no more than MOST_PAGES pages."""
+    return 1 << max(-(-rows // MOST_PAGES) - 1, 0).bit_length()
+
+
+def limit_page_rows(page_rows: int, least: int, least_bytes: npt.NDArray[np.float64]) -> int:
+    """The page's rows halved until no page is above 1 MiB, or until there are the least.
+
+    `least_bytes` are the bytes of each page if all had the least rows: wide rows may stand together.
+    """
+    while page_rows > least:
+        firsts = np.arange(0, len(least_bytes), page_rows // least)
+        if np.add.reduceat(least_bytes, firsts).max(initial=0) <= LARGEST_PAGE:
+            break
+        page_rows //= 2
+    return page_rows
 
 
 def _open_counts(path: Path, rows: int) -> npt.NDArray[np.int64]:

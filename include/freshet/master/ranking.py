@@ -46,9 +46,9 @@ class Ranking:
 
     def _run(self, statement: str, keys: pa.Array, start: int) -> None:
         positions = pa.array(np.arange(start, start + len(keys)), pa.int64())
-        self._database.register("source", pa.table({"key": keys, "position": positions}))
-        self._database.execute(query(statement))
-        self._database.unregister("source")
+        # Not registered: until the transaction ends, DuckDB keeps all that was.
+        source = self._database.from_arrow(pa.table({"key": keys, "position": positions}))
+        source.query("source", query(statement))
 
     def finish(self, where: str, key: str) -> None:
         """End the keys, and refuse those that are not unique."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -59,15 +59,33 @@ def versions_in_use(load: str, lookup: str) -> set[int]:
     home = LoadHome(load)
     validated = _validated_batch(home)
     used = set()
-    for file in home.plans.glob("[0-9]*.json"):
-        plan = _read(file)
-        try:
-            batch, version = int(plan["batch"]), plan["snapshots"].get(lookup)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise SnapshotError(f"the plan {file} cannot be understood; restore it from a backup") from None
-        if version is not None and (validated is None or batch > validated):
-            used.add(int(version))
+    for batch, file in _plans(home):
+        # Not even read: whatever became of an old plan must not keep snapshots for ever.
+        if validated is not None and batch <= validated:
+            continue
+        version = _planned(file, batch, lookup)
+        if version is not None:
+            used.add(version)
     return used
+
+
+def _planned(file: Path, batch: int, lookup: str) -> int | None:
+    """The version of a lookup's snapshot in the plan of a batch, if it has one."""
+    plan = _read(file)
+    try:
+        if int(plan["batch"]) != batch:
+            raise ValueError(plan["batch"])
+        version = plan["snapshots"].get(lookup)
+        return None if version is None else int(version)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise SnapshotError(f"the plan {file} cannot be understood; restore it from a backup") from None
+
+
+def _plans(home: LoadHome) -> Iterator[tuple[int, Path]]:
+    """The plans in force, each with its batch; what else is noted of a batch lies beside them."""
+    for file in home.plans.glob("*.json"):
+        if file.stem.isdecimal():
+            yield int(file.stem), file
 
 
 def _validated_batch(home: LoadHome) -> int | None:

@@ -91,8 +91,11 @@ class SnapshotStore:
         self._schema = pa.schema([field.with_name(name) for name, field in zip(wanted, fields, strict=True)])
         total = sum(self.manifest.column_bytes[name] for name in wanted.values())
         self._row_bytes = total / max(self.rows, 1)
-        by_column = np.load(path / PAGE_BYTES, mmap_mode="r")
-        self._page_bytes = by_column[:, self._positions].sum(axis=1)
+        try:
+            by_column = np.load(path / PAGE_BYTES, mmap_mode="r")
+            self._page_bytes = by_column[:, self._positions].sum(axis=1)
+        except (ValueError, IndexError, OSError) as error:
+            raise damaged(path, f"{PAGE_BYTES} is not readable ({error})") from error
 
     @property
     def rows(self) -> int:

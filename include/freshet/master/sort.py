@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,14 +15,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from freshet.errors import MasterError
-from freshet.frequency.count import COUNTED_FROM, count_keys
+from freshet.frequency.count import COUNTED_FROM
 from freshet.home import LoadHome
 from freshet.master.connections import describe, engine_for
+from freshet.master.contents import CONTENTS, ContentsDigest
 from freshet.master.database import lookup_schema, read_batches
 from freshet.master.files import scratch
-from freshet.master.publish import SnapshotWriter, choose_page_rows
+from freshet.master.publish import (
+    SnapshotWriter,
+    choose_page_rows,
+    fewest_page_rows,
+    limit_page_rows,
+)
 from freshet.master.ranking import Ranking, Ranks
-from freshet.master.reorder import RowFile, in_rank_order
+from freshet.master.reorder import MasterRows, group_bytes, in_rank_order
 from freshet.master.retention import retain
 from freshet.outofcore import WORK_MEMORY, OutOfMemoryError, bounded_database
 from freshet.progress import Progress, silent
@@ -36,16 +43,6 @@ _NAMED_ROWS = 3
 _NAMED_COLUMNS = 3
 
 
-def sort(definition: Definition, progress: Progress = silent, memory: int = WORK_MEMORY) -> dict[str, int]:
-    """Count, rank and publish every lookup of a load; the new version of each."""
-    published = {}
-    for lookup in definition.lookups:
-        progress(f"counting {lookup.name} keys", 0, None)
-        counts = count_keys(definition, lookup)
-        published[lookup.name] = sort_master(definition, lookup, counts, memory, progress)
-    return published
-
-
 def sort_master(
     definition: Definition,
     lookup: Lookup,
@@ -53,53 +50,103 @@ def sort_master(
     memory: int = WORK_MEMORY,
     progress: Progress = silent,
 ) -> int:
-    """Rank a lookup's master rows and publish them as the next version of its snapshot; that version.
+    """Rank a lookup's master rows and publish them as the next version of its snapshot; that version."""
+    with ranked_master(definition, lookup, counts, memory, progress) as ranked:
+        return ranked.publish()
+
+
+@contextmanager
+def ranked_master(
+    definition: Definition,
+    lookup: Lookup,
+    counts: Path | None,
+    memory: int = WORK_MEMORY,
+    progress: Progress = silent,
+) -> Iterator[RankedMaster]:
+    """A lookup's master rows, read and ranked, and not yet published.
 
     The rows pass through files, and their keys through a database that may use `memory` bytes.
     """
-    schema = lookup_schema(lookup)
     read_at = datetime.now(UTC)
     with scratch("sort") as work:
-        rows = RowFile(work / "rows", schema)
+        rows = MasterRows(work / "rows", lookup_schema(lookup))
         with _database(lookup, work, memory) as database:
-            ranks = _rank(lookup, counts, rows, Ranking(database, schema.field(lookup.key).type), progress)
+            ranks, contents = _rank(lookup, counts, rows, database, progress)
+        watermark = {
+            "database": describe(engine_for(lookup.connection).url),
+            "connection": lookup.connection,
+            "table": lookup.table,
+            "read_at": read_at.isoformat(),
+            CONTENTS: contents,
+        }
+        yield RankedMaster(
+            definition.load, lookup, rows, ranks, watermark, _ranked_by(counts), memory, progress
+        )
+
+
+@dataclass
+class RankedMaster:
+    """Master rows with their ranks, in files."""
+
+    load: str
+    lookup: Lookup
+    rows: MasterRows
+    ranks: Ranks
+    watermark: Mapping[str, str | None]
+    ranked_by: str
+    memory: int
+    progress: Progress
+
+    def publish(self) -> int:
+        """Make them the next version of the lookup's snapshot; that version. The files are used up."""
         writer = SnapshotWriter(
-            LoadHome(definition.load).snapshots(lookup.name),
-            key=lookup.key,
-            schema=schema,
-            rows=rows.rows,
-            page_rows=choose_page_rows(rows.row_bytes),
-            watermark={
-                "database": describe(engine_for(lookup.connection).url),
-                "table": lookup.table,
-                "read_at": read_at.isoformat(),
-            },
-            ranked_by=_ranked_by(counts),
+            LoadHome(self.load).snapshots(self.lookup.name),
+            key=self.lookup.key,
+            schema=self.rows.schema,
+            rows=self.rows.rows,
+            page_rows=_page_rows(self.rows, self.ranks),
+            watermark=self.watermark,
+            ranked_by=self.ranked_by,
         )
         with writer:
-            for batch in in_rank_order(rows, ranks, work, memory):
-                writer.add(batch, ranks.counts[writer.added : writer.added + len(batch)])
-                progress(f"sorting {lookup.name}", writer.added, rows.rows)
+            for batch in in_rank_order(self.rows, self.ranks, self.rows.path.parent, self.memory):
+                writer.add(batch, self.ranks.counts[writer.added : writer.added + len(batch)])
+                self.progress(f"sorting {self.lookup.name}", writer.added, self.rows.rows)
             version = writer.publish()
-    retain(definition.load, lookup.name)
-    return version
+        retain(self.load, self.lookup.name)
+        return version
 
 
-def _rank(lookup: Lookup, counts: Path | None, rows: RowFile, ranking: Ranking, progress: Progress) -> Ranks:
-    """Copy the rows from the master's database and rank their keys."""
+def _page_rows(rows: MasterRows, ranks: Ranks) -> int:
+    """How many rows make a page, by their mean width and by the widest neighbours in rank order."""
+    page_rows, least = choose_page_rows(rows.row_bytes), fewest_page_rows(rows.rows)
+    if page_rows <= least or not rows.rows:
+        return page_rows
+    return limit_page_rows(page_rows, least, group_bytes(rows, ranks, least))
+
+
+def _rank(
+    lookup: Lookup,
+    counts: Path | None,
+    rows: MasterRows,
+    database: duckdb.DuckDBPyConnection,
+    progress: Progress,
+) -> tuple[Ranks, str]:
+    """Copy the rows from the master's database and rank their keys; the ranks, and a digest of the rows."""
     engine = engine_for(lookup.connection)
     where = f"table {lookup.table!r} in {describe(engine.url)}"
     keyless = _Keyless(lookup.key)
-    schema = lookup_schema(lookup)
-    for batch in read_batches(engine, lookup.table, schema.names, lookup.key):
+    ranking = Ranking(database, rows.schema.field(lookup.key).type)
+    contents = ContentsDigest(database)
+    for batch in read_batches(engine, lookup.table, rows.schema.names, lookup.key):
         keyless.look(batch)
         ranking.add(batch.column(lookup.key))
+        contents.add(batch)
         rows.append(batch)
         progress(f"reading {lookup.table}", rows.rows, None)
-    rows.close()
     keyless.refuse(where)
     ranking.finish(where, lookup.key)
-    return ranking.ranks(counts, rows.path.parent)
+    return ranking.ranks(counts, rows.path.parent), contents.digest()
 
 
 class _Keyless:

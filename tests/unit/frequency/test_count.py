@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from freshet.frequency.count import COUNTED_FROM, count_keys
 from freshet.home import LoadHome
 from freshet.master.manifest import read_manifest
 from freshet.master.snapshot import snapshot_path
-from freshet.master.sort import sort
+from freshet.sorting import sort
 from tests.masterdata import LOAD, load_with, lookup_of, snapshot_rows, sqlite_table
 
 KEYS = [5, 5, 5, 2, 2, 9, 5, 1]
@@ -111,6 +112,81 @@ def test_an_added_column_that_does_not_tell_the_key_is_not_used(last: str | None
     assert counted(load) == ("stream", {"2": 1})
 
 
+def zeroed(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "the manifest is gone": lambda snapshot: (snapshot / "manifest.json").unlink(),
+    "the pages are cut off": lambda snapshot: os.truncate(snapshot / "pages.arrow", 9),
+    "the pages are overwritten": lambda snapshot: zeroed(snapshot / "pages.arrow"),
+    "the sizes are overwritten": lambda snapshot: zeroed(snapshot / "page_bytes.npy"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_snapshot_does_not_keep_its_load_from_being_sorted(
+    damage: str, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sqlite_table(ITEMS, [(key, key * 100, "red") for key in (1, 2, 5)])
+    load = load_with(add=["surrogate"], facts=["order_id", "surrogate"])
+    sort(load)
+    write_facts({"order_id": ["a"], "surrogate": [500]})
+    stream_file(home, "a.json", '{"id": 2}\n')
+    DAMAGE[damage](snapshot_path(LOAD, "item", 1))
+    assert [done.version for done in sort(load)] == [2]
+    assert [row[0] for row in snapshot_rows(2, ["id"])] == [2, 1, 5], "ranked by the stream"
+    assert "Lookup item is not ranked by the facts" in caplog.text
+
+
+def test_an_added_column_that_snapshot_and_facts_do_not_have_yet_is_not_used(home: Path) -> None:
+    sqlite_table(ITEMS, [(key, key * 100, "red") for key in (1, 2, 5)])
+    sort(load_with(add=["colour"], facts=["order_id", "colour"]))
+    write_facts({"order_id": ["a"], "colour": ["red"]})
+    stream_file(home, "a.json", '{"id": 2}\n')
+    longer = load_with(add=["colour", "surrogate"], facts=["order_id", "colour", "surrogate"])
+    assert counted(longer) == ("stream", {"2": 1})
+    assert [done.version for done in sort(longer)] == [2]
+
+
+def test_an_added_column_that_the_snapshot_alone_does_not_have_yet_is_not_used(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sqlite_table(ITEMS, [(key, key * 100, "red") for key in (1, 2, 5)])
+    sort(load_with(add=["colour"]))
+    write_facts({"order_id": ["a"], "surrogate": [500]})
+    stream_file(home, "a.json", '{"id": 2}\n')
+    assert counted(load_with(add=["surrogate"], facts=["order_id", "surrogate"])) == ("stream", {"2": 1})
+    assert "has no column surrogate" in caplog.text
+
+
+@pytest.mark.parametrize("new", ["id", "surrogate"])
+def test_a_column_that_is_new_in_the_facts_is_not_looked_for_in_old_ones(new: str, home: Path) -> None:
+    sqlite_table(ITEMS, [(key, key * 100, "red") for key in (1, 2, 5)])
+    sort(load_with(add=["surrogate"]))
+    write_facts({"order_id": ["a"]})
+    stream_file(home, "a.json", '{"id": 2}\n')
+    assert counted(load_with(add=["surrogate"], facts=["order_id", new])) == ("stream", {"2": 1})
+
+
+def test_a_key_that_is_new_in_the_facts_leaves_the_added_column_to_count_by() -> None:
+    sqlite_table(ITEMS, [(key, key * 100, "red") for key in (1, 2, 5)])
+    sort(load_with(add=["surrogate"]))
+    write_facts({"order_id": ["a", "b"], "surrogate": [500, 500]})
+    assert counted(load_with(add=["surrogate"], facts=["order_id", "surrogate", "id"])) == ("facts", {5: 2})
+
+
+def test_facts_whose_files_are_gone_leave_the_stream_to_count_by(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_facts({"order_id": ["a"], "id": [5]})
+    for file in LoadHome(LOAD).facts("order_facts").glob("*.parquet"):
+        file.unlink()
+    stream_file(home, "a.json", '{"id": 2}\n')
+    assert counted(load_with(facts=["order_id", "id"])) == ("stream", {"2": 1})
+    assert "Lookup item is not ranked by the facts" in caplog.text
+
+
 def test_json_lines_are_sampled_without_their_bad_records(home: Path) -> None:
     lines = [json.dumps({"order_id": str(i), "id": key}) for i, key in enumerate(KEYS)]
     lines += ['{"order_id": "x", "id"', "no json", '{"order_id": "y"}', '{"id": null}', '{"id": "unknown"}']
@@ -148,6 +224,30 @@ def test_the_newest_files_are_sampled(home: Path, monkeypatch: pytest.MonkeyPatc
         file = stream_file(home, f"{key}.json", json.dumps({"id": key}) + "\n")
         os.utime(file, (1_700_000_000 - age, 1_700_000_000 - age))
     assert counted(load_with()) == ("stream", {"3": 1, "2": 1})
+
+
+def test_what_is_no_file_or_moved_away_since_it_was_listed_is_left_out(home: Path) -> None:
+    stream_file(home, "a.json", '{"id": 4}\n')
+    (home / "stream" / "gone.json").symlink_to(home / "nowhere")
+    (home / "stream" / "folder.json").mkdir()
+    assert counted(load_with()) == ("stream", {"4": 1})
+
+
+def test_a_file_that_is_moved_away_after_a_first_look_is_left_out(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream_file(home, "a.json", '{"id": 4}\n')
+    moved = stream_file(home, "b.json", '{"id": 5}\n')
+    stat = Path.stat
+
+    def look_and_move(path: Path, **options: Any) -> os.stat_result:
+        status = stat(path, **options)
+        if path == moved:
+            moved.rename(home / "b.json")
+        return status
+
+    monkeypatch.setattr(Path, "stat", look_and_move)
+    assert counted(load_with()) == ("stream", {"4": 1})
 
 
 def test_a_sample_has_a_bounded_number_of_rows(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

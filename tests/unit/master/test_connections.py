@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
+import pymysql
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from freshet.errors import MasterError
 from freshet.home import embedded_database
@@ -118,3 +122,69 @@ def test_a_database_that_cannot_be_reached_is_named_without_credentials(
         pass
     for shown in (str(refused.value), repr(engine), repr(engine.url), caplog.text):
         assert "s3cr3t" not in shown
+
+
+PLAIN = "mysql://ann:x@db.example/shop"
+CA = {"ssl_ca": "/ca.pem", "ssl_verify_cert": True}
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ({}, {}),
+        ({"ssl": None, "cursor": "SSCursor"}, {}),
+        ({"ssl": {"ca": "/ca.pem"}}, CA),
+        ({"ssl": '{"ca": "/ca.pem"}'}, CA),
+        ({"ssl_ca": "/ca.pem"}, CA),
+        ({"ssl_ca": "/ca.pem", "ssl_verify_cert": False}, {**CA, "ssl_verify_cert": False}),
+        (
+            {"ssl": {"ca": "/ca.pem", "cert": "/c.pem", "key": "/k.pem", "check_hostname": True}},
+            {**CA, "ssl_cert": "/c.pem", "ssl_key": "/k.pem", "ssl_verify_identity": True},
+        ),
+        ({"ssl": {"ca": "/ca.pem"}, "ssl_mode": "verify_identity"}, {**CA, "ssl_verify_identity": True}),
+        ({"ssl_mode": "VERIFY_CA"}, {"ssl_verify_cert": True}),
+        ({"ssl_ca": "/ca.pem", "ssl_verify_cert": False, "ssl_mode": "VERIFY_CA"}, CA),
+        ({"ssl_mode": "REQUIRED"}, {"ssl": {"verify_mode": False}}),
+        ({"ssl_mode": "PREFERRED"}, {}),
+        ({"ssl_mode": "DISABLED", "ssl_ca": "/ca.pem"}, {"ssl_disabled": True}),
+    ],
+)
+def test_what_an_airflow_connection_says_of_tls_reaches_the_driver(
+    extra: dict[str, Any], told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+
+    def connect(**arguments: Any) -> None:
+        given.update(arguments)
+        raise pymysql.err.OperationalError("enough")
+
+    monkeypatch.setattr(pymysql, "connect", connect)
+    in_json = {"conn_type": "mysql", "host": "h", "login": "ann", "password": "x", "schema": "shop"}
+    for form in (json.dumps({**in_json, "extra": extra}), f"{PLAIN}?__extra__={quote(json.dumps(extra))}"):
+        given.clear()
+        monkeypatch.setenv("FRESHET_CONN_WAREHOUSE", form)
+        with pytest.raises(OperationalError):
+            engine_for("warehouse").connect()
+        assert {name: value for name, value in given.items() if name.startswith("ssl")} == told
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ({"ssl": True}, "an ssl that is not a mapping of ca, cert, key, check_hostname"),
+        ({"ssl": "s3cr3t"}, "an ssl that is not a mapping"),
+        ({"ssl": {"ca": "/ca.pem", "cipher": "AES"}}, "an ssl that is not a mapping"),
+        ({"ssl_mode": "STRICT"}, "an ssl_mode that is none of DISABLED, PREFERRED, REQUIRED, VERIFY_CA"),
+        ({"ssl-mode": "REQUIRED"}, "the TLS option ssl-mode, which is not known: use ssl_ca"),
+        ({"ssl_cipher": "AES"}, "the TLS option ssl_cipher"),
+        ({"ssl_mode": "VERIFY_IDENTITY"}, "names no CA: add ssl_ca"),
+        ({"ssl_verify_identity": True}, "names no CA: add ssl_ca"),
+    ],
+)
+def test_tls_that_cannot_be_as_asked_for_is_refused(
+    extra: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FRESHET_CONN_WAREHOUSE", f"{PLAIN}?__extra__={quote(json.dumps(extra))}")
+    with pytest.raises(MasterError, match=f"FRESHET_CONN_WAREHOUSE .*{told}") as refused:
+        engine_for("warehouse")
+    assert "s3cr3t" not in str(refused.value)

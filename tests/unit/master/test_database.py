@@ -173,7 +173,18 @@ def test_batches_are_bounded_in_bytes() -> None:
     sqlite_table("CREATE TABLE t (id INTEGER, v TEXT)", [(i, "x" * 50_000) for i in range(1200)])
     batches = list(read_batches(engine_for(None), "t", ["id", "v"]))
     assert sum(len(batch) for batch in batches) == 1200
-    assert max(batch.nbytes for batch in batches[1:]) <= 1.1 * database.BATCH_BYTES
+    assert max(batch.nbytes for batch in batches) <= 1.5 * database.BATCH_BYTES
+
+
+def test_batches_are_bounded_in_bytes_when_wide_rows_follow_narrow_ones() -> None:
+    widths = [10] * 60_000 + [20_000] * 2_000 + [10] * 60_000
+    sqlite_table("CREATE TABLE t (id INTEGER, v TEXT)", [(i, "x" * width) for i, width in enumerate(widths)])
+    batches = list(read_batches(engine_for(None), "t", ["id", "v"]))
+    read = pa.Table.from_batches(batches)
+    assert read["id"].to_pylist() == list(range(len(widths)))
+    assert [len(value) for value in read["v"].to_pylist()] == widths
+    assert max(batch.nbytes for batch in batches) <= 1.2 * database.BATCH_BYTES
+    assert len(batches) < 20, "narrow rows are not handed on in small pieces"
 
 
 def test_an_empty_table_has_no_batches() -> None:

@@ -119,6 +119,35 @@ def test_a_key_beyond_the_range_of_the_index_is_missing(tmp_path):
     assert index.locate(pa.array([2**64 - 1, 3], pa.uint64())).tolist() == [MISSING, 1]
 
 
+@pytest.mark.parametrize("decimal", [pa.decimal128(20, 0), pa.decimal128(38, 0)])
+def test_decimals_without_a_fraction_are_looked_up_as_integers(tmp_path, decimal):
+    known = [5, -1, 2**63 - 1, -(2**63), 0]
+    index = build(tmp_path / "integers", pa.array(known))
+    asked = pa.array(
+        [2**63 - 1, None, 5, 2**64 - 1, 2**64 + 5, -1, -(2**63) - 1, -(2**63), 2**63, 7], decimal
+    )
+    expected = [2, MISSING, 0, MISSING, MISSING, 1, MISSING, 3, MISSING, MISSING]
+    assert index.locate(asked).tolist() == expected
+    assert index.locate(asked.slice(3, 5)).tolist() == expected[3:8]
+    assert index.locate(asked.slice(0, 0)).tolist() == []
+    assert index.locate(asked.dictionary_encode()).tolist() == expected
+    as_decimals = build(tmp_path / "decimals", pa.array(known, decimal))
+    assert as_decimals.locate(pa.array(known)).tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "beyond", [pa.array([1, 2**63], pa.uint64()), pa.array([1, 2**63], pa.decimal128(20, 0))]
+)
+def test_a_master_key_beyond_the_range_of_the_index_is_refused(tmp_path, beyond):
+    with pytest.raises(MasterError, match=f"beyond 64 bits with a sign: {2**63}"):
+        build(tmp_path, beyond)
+
+
+def test_decimals_with_a_fraction_are_no_keys(tmp_path):
+    with pytest.raises(MasterError, match=r"type decimal128\(10, 2\) is not supported"):
+        build(tmp_path, pa.array([1])).locate(pa.array([1], pa.decimal128(10, 2)))
+
+
 def test_dictionary_view_sliced_chunked_and_null_arrays_are_looked_up(tmp_path):
     index = build(tmp_path / "s", pa.array(["a", "bb", "ccc"]))
     words = pa.array(["bb", None, "zz", "a", "bb"])

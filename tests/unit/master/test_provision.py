@@ -103,6 +103,24 @@ def test_the_size_can_be_set_in_the_environment(monkeypatch: pytest.MonkeyPatch)
     assert (demo_size().sales, demo_size().products) == (5000, 700)
 
 
+@pytest.mark.parametrize("variable", ["FRESHET_DEMO_SALES", "FRESHET_DEMO_PRODUCTS"])
+@pytest.mark.parametrize("value", ["1e6", "1,000", "many", "-5", "0"])
+def test_a_size_that_is_none_is_refused_with_variable_value_and_remedy(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(MasterError, match=f"{variable} is '{value}': write a whole number in digits, at"):
+        provision(DEMO)
+
+
+def test_the_smallest_demo_has_one_bad_record_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRESHET_DEMO_SALES", "4")
+    monkeypatch.setenv("FRESHET_DEMO_PRODUCTS", "1")
+    provision(DEMO)
+    assert sum(len(lines.splitlines()) for lines in stream().values()) == 4
+    assert set(json.loads(demo_planted().read_text()).values()) == {1}
+
+
 def test_a_users_table_is_only_checked(home: Path) -> None:
     sqlite_table("CREATE TABLE items (id BIGINT, price DECIMAL(10,2))", [(1, 1)])
     load = load_with()

@@ -15,7 +15,7 @@ from freshet.master.files import ABANDONED_AFTER
 from freshet.master.publish import SnapshotWriter
 from freshet.master.retention import retain, versions_in_use
 from freshet.master.snapshot import snapshot_path, versions
-from freshet.master.sort import sort
+from freshet.sorting import sort
 from tests.masterdata import LOAD, load_with, sqlite_table
 
 LATER = datetime.now(UTC) + timedelta(days=1)
@@ -106,12 +106,34 @@ def test_a_lookup_that_is_new_in_the_load_has_no_version_in_old_plans() -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", ["", "{", "[]", '{"batch": 0}', '{"batch": "x", "snapshots": {"item": 1}}']
+    "damage",
+    [
+        "",
+        "{",
+        "[]",
+        '{"batch": 0}',
+        '{"batch": "x", "snapshots": {"item": 1}}',
+        '{"batch": 1, "snapshots": {}}',
+    ],
 )
 def test_nothing_goes_while_a_plan_cannot_be_read(damage: str, caplog: pytest.LogCaptureFixture) -> None:
     plan(0, item=1).write_text(damage)
     assert retain(LOAD, "item", now=LATER) == []
     assert "0.json" in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["", "[]", '{"batch": 7, "snapshots": {"item": 1}}'])
+def test_a_plan_that_cannot_be_read_keeps_nothing_once_its_batch_is_validated(damage: str) -> None:
+    plan(0, item=1).write_text(damage)
+    plan(1, item=3)
+    validated(0)
+    assert retain(LOAD, "item", now=LATER) == [1, 2]
+
+
+def test_files_that_a_batch_left_out_are_no_plan() -> None:
+    plan(0, item=2)
+    (LoadHome(LOAD).plans / "0.refused.json").write_text('{"file:///broken.parquet": "not Parquet"}')
+    assert retain(LOAD, "item", now=LATER) == [1, 3]
 
 
 def test_a_deletion_that_was_interrupted_is_finished() -> None:

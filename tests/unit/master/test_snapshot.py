@@ -19,7 +19,15 @@ from freshet.errors import SnapshotError
 from freshet.home import LoadHome
 from freshet.master import publish as publishing
 from freshet.master.manifest import read_manifest, verify
-from freshet.master.publish import LARGEST_PAGE, SMALLEST_PAGE_ROWS, SnapshotWriter, choose_page_rows
+from freshet.master.publish import (
+    LARGEST_PAGE,
+    MEAN_PAGE,
+    MOST_PAGES,
+    SnapshotWriter,
+    choose_page_rows,
+    fewest_page_rows,
+    limit_page_rows,
+)
 from freshet.master.snapshot import latest, open_snapshot, read_pages, snapshot_path, versions
 from tests.masterdata import LOAD
 
@@ -123,9 +131,30 @@ def test_a_page_that_is_not_there_is_an_error() -> None:
 @given(st.floats(0.1, 1e7))
 def test_a_page_is_between_an_eighth_and_a_quarter_of_a_megabyte(row_bytes: float) -> None:
     rows = choose_page_rows(row_bytes)
-    if rows > SMALLEST_PAGE_ROWS and row_bytes >= 1:
-        assert LARGEST_PAGE / 2 < rows * row_bytes <= LARGEST_PAGE
-    assert rows >= SMALLEST_PAGE_ROWS
+    if 1 <= row_bytes <= MEAN_PAGE:
+        assert MEAN_PAGE / 2 < rows * row_bytes <= MEAN_PAGE
+    assert rows >= 1
+
+
+@given(st.integers(0, 1 << 40))
+def test_the_fewest_rows_of_a_page_are_the_least_power_of_two_that_bounds_the_pages(rows: int) -> None:
+    least = fewest_page_rows(rows)
+    assert least.bit_count() == 1
+    assert rows / least <= MOST_PAGES
+    assert least == 1 or rows / (least // 2) > MOST_PAGES
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=300), st.integers(0, 12), st.integers(0, 3))
+def test_pages_are_halved_until_none_is_too_large(sizes: list[float], rows: int, least: int) -> None:
+    def largest(page_rows: int) -> float:
+        pages = page_rows >> least
+        return max(sum(sizes[start : start + pages]) for start in range(0, len(sizes), pages))
+
+    before, fewest = 1 << max(rows, least), 1 << least
+    after = limit_page_rows(before, fewest, np.array(sizes))
+    assert fewest <= after <= before
+    assert after == fewest or largest(after) <= LARGEST_PAGE * 1.000001
+    assert after == before or largest(after * 2) > LARGEST_PAGE * 0.999999
 
 
 def test_versions_count_up() -> None:

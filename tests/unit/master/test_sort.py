@@ -16,8 +16,9 @@ from freshet.errors import MasterError
 from freshet.home import embedded_database, freshet_home
 from freshet.master.manifest import read_manifest
 from freshet.master.snapshot import latest, open_snapshot, snapshot_path
-from freshet.master.sort import sort, sort_master
+from freshet.master.sort import sort_master
 from freshet.outofcore import LEAST_MEMORY
+from freshet.sorting import sort
 from tests.masterdata import LOAD, load_with, lookup_of, snapshot_rows, sqlite_table, write_counts
 
 ITEMS = "CREATE TABLE items (id BIGINT PRIMARY KEY, price DECIMAL(10,2), name VARCHAR(40))"
@@ -35,7 +36,7 @@ def test_rows_stand_by_falling_count_and_then_by_key(tmp_path: Path) -> None:
 
 def test_without_counts_rows_stand_by_key() -> None:
     sqlite_table(ITEMS, [(i, None, None) for i in (3, 1, 2)])
-    assert sort(load_with()) == {"item": 1}
+    assert [done.version for done in sort(load_with())] == [1]
     assert snapshot_rows(1, ["id", "price"]) == [(1, None), (2, None), (3, None)]
     assert read_manifest(snapshot_path(LOAD, "item", 1)).ranked_by == "nothing"
 
@@ -81,6 +82,41 @@ def test_a_large_table_is_sorted_in_little_memory_as_polars_sorts_it(tmp_path: P
     some = store.page(store.pages - 1).to_pylist()
     assert all(row["name"] == f"{row['id']}{text}" for row in some)
     assert list((freshet_home() / "tmp").iterdir()) == []
+
+
+def test_a_column_of_the_master_may_have_any_name() -> None:
+    sqlite_table(
+        "CREATE TABLE items (id BIGINT, _rank TEXT, rank INTEGER, position TEXT)",
+        [(2, "b", 20, "q"), (1, "a", 10, "p")],
+    )
+    sort(load_with(add={"place": "_rank", "rank": "rank", "position": "position"}))
+    assert snapshot_rows(1, ["id", "_rank", "rank", "position"]) == [(1, "a", 10, "p"), (2, "b", 20, "q")]
+
+
+def test_rows_that_were_read_are_not_kept_in_memory() -> None:
+    rows = 40_000
+    sqlite_table(ITEMS, [(i, i, "x" * 1_000) for i in range(rows)])
+    held = []
+    before = pa.total_allocated_bytes()
+
+    def look(step: str, done: int, total: int | None) -> None:
+        if step == "reading items":
+            held.append(pa.total_allocated_bytes() - before)
+
+    sort(load_with(add=["name"]), progress=look)
+    assert max(held) < rows * 1_000 / 2
+
+
+def test_wide_rows_that_stand_together_make_no_large_page(tmp_path: Path) -> None:
+    wide = set(range(3000, 3100))
+    sqlite_table(ITEMS, [(i, None, "w" * 50_000 if i in wide else "n") for i in range(20_000)])
+    counts = write_counts(tmp_path / "counts.parquet", dict.fromkeys(wide, 5))
+    load = load_with(add=["name"])
+    store = open_snapshot(
+        snapshot_path(LOAD, "item", sort_master(load, lookup_of(load), counts)), ["id", "name"]
+    )
+    assert store.page_rows == 16
+    assert max(store.page_bytes(number) for number in range(store.pages)) < 1 << 20
 
 
 def test_string_keys_rank_by_counts_of_strings(tmp_path: Path) -> None:
@@ -170,6 +206,6 @@ def test_the_manifest_tells_where_the_rows_came_from() -> None:
 def test_progress_is_told_while_it_works() -> None:
     sqlite_table(ITEMS, [(i, i, "") for i in range(3000)])
     steps: list[tuple[str, int, int | None]] = []
-    sort(load_with(), lambda *step: steps.append(step))
+    sort(load_with(), progress=lambda *step: steps.append(step))
     assert ("reading items", 3000, None) in steps
     assert steps[-1] == ("sorting item", 3000, 3000)

@@ -1,0 +1,1 @@
+SELECT sum(hash({columns})) FROM source;
