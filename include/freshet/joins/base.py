@@ -72,6 +72,11 @@ class JoinOperator(ABC):
         self.stats = JoinStats()
         self.settings = self._checked(settings or {})
 
+    @classmethod
+    def hot_rows(cls, memory: int, store: MasterStore, settings: Mapping[str, Any]) -> int:
+        """How many of the most frequent rows of R it keeps in memory for good."""
+        return 0
+
     @property
     @abstractmethod
     def waiting(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -16,6 +16,9 @@ from freshet.joins.outputs import Outputs, places
 from freshet.master.store import MasterStore
 from freshet.memory import Budget
 
+Match = tuple[Int64s, Columns, Int64s]
+"""Stream rows (by place), columns of master rows, and in these the offset of each stream row's own."""
+
 
 class ColumnarJoin(JoinOperator):
     """A join that works on many tuples at a time."""
@@ -27,6 +30,7 @@ class ColumnarJoin(JoinOperator):
         super().__init__(store, budget, settings)
         self._pushed: pa.RecordBatch | None = None
         self._outputs = Outputs(store.schema, self._stream_batch)
+        self._consumer_seconds = 0.0
 
     def _reserve_intake(self) -> None:
         nbytes = intake_bytes(self.budget.limit, self.intake_share)
@@ -44,7 +48,9 @@ class ColumnarJoin(JoinOperator):
         What R does not have leaves here as unmatched.
         """
         self._pushed = stream
-        self._saw_outside("stream batch", stream.nbytes)
+        nbytes = stream.nbytes
+        self._saw_outside("stream batch", nbytes)
+        self._outputs.expect(nbytes / max(stream.num_rows, 1))
         rows = intake_rows(self.budget.limit, self.intake_share)
         for start in range(0, stream.num_rows, rows):
             since = perf_counter()
@@ -56,26 +62,41 @@ class ColumnarJoin(JoinOperator):
             self.stats.unmatched += len(missing)
             yield start, ranks
 
-    def _join_hot(self, rows: Int64s, columns: Columns, offsets: Int64s) -> None:
+    def _join_hot(self, rows: Int64s, columns: Columns, offsets: Int64s) -> Iterator[JoinOutput]:
         """Join rows of the pushed batch with master rows that are in memory."""
         since = perf_counter()
-        self._outputs.join(places(self._outputs.pushed, rows), columns, offsets)
+        yield from self._join([(places(self._outputs.pushed, rows), columns, offsets)])
         self.stats.joined += len(rows)
         self.stats.hot += len(rows)
         self._spent("hot", since)
 
-    def _join_pages(self, stream: Int64s, ranks: Int64s) -> None:
+    def _join_pages(self, stream: Int64s, ranks: Int64s) -> Iterator[JoinOutput]:
         """Join stream rows with master rows of these ranks, reading each page that holds one once."""
         since = perf_counter()
         order = np.argsort(ranks)
-        ranks, stream = ranks[order], stream[order]
-        page_rows = self.store.page_rows
-        for number, start, end in page_runs(ranks, page_rows):
-            columns = self._outputs.columns_of(self._read_page(number))
-            self._outputs.join(stream[start:end], columns, ranks[start:end] - number * page_rows)
+        yield from self._join(self._on_pages(stream[order], ranks[order]))
         self.stats.joined += len(ranks)
         self.stats.cold += len(ranks)
         self._spent("pages", since)
+
+    def _on_pages(self, stream: Int64s, ranks: Int64s) -> Iterator[Match]:
+        """Stream rows in the order of their ranks, page by page."""
+        page_rows = self.store.page_rows
+        for number, start, end in page_runs(ranks, page_rows):
+            columns = self._outputs.columns_of(self._read_page(number))
+            yield stream[start:end], columns, ranks[start:end] - number * page_rows
+
+    def _join(self, matches: Iterable[Match]) -> Iterator[JoinOutput]:
+        """Join stream rows with their master rows; outputs come as they get full.
+
+        No output waits for another one: together they may be many times larger than what they are made of.
+        """
+        for stream, columns, offsets in matches:
+            while (taken := self._outputs.join(stream, columns, offsets)) < len(stream):
+                since = perf_counter()
+                yield from self._ready()
+                self._consumer_seconds += perf_counter() - since
+                stream, offsets = stream[taken:], offsets[taken:]
 
     def _read_page(self, number: int) -> pa.RecordBatch:
         self.stats.page_reads += 1
@@ -96,10 +117,11 @@ class ColumnarJoin(JoinOperator):
             yield output
 
     def _spent(self, phase: str, since: float) -> None:
-        """Count the time since then for a phase; what finishing outputs took of it goes to `output`."""
+        """Count the time since then for a phase, without that of outputs: made (`output`) or consumed."""
         seconds = self.stats.seconds
         in_outputs = self._outputs.take_seconds()
-        seconds[phase] = seconds.get(phase, 0.0) + perf_counter() - since - in_outputs
+        elsewhere, self._consumer_seconds = in_outputs + self._consumer_seconds, 0.0
+        seconds[phase] = seconds.get(phase, 0.0) + perf_counter() - since - elsewhere
         seconds["output"] = seconds.get("output", 0.0) + in_outputs
 
     def _saw_outside(self, name: str, nbytes: int) -> None:

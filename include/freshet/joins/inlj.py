@@ -57,7 +57,7 @@ class Inlj(ColumnarJoin):
             found = np.flatnonzero(ranks >= 0)
             for first in range(0, len(found), self._block_rows):
                 block = found[first : first + self._block_rows]
-                self._join_pages(block + start, ranks[block])
+                yield from self._join_pages(block + start, ranks[block])
                 self.stats.iterations += 1
                 yield from self._ready()
         yield from self._hand_over()

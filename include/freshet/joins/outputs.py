@@ -18,6 +18,8 @@ from freshet.joins.columns import ColumnGather, Columns, Int64s, record_batch
 
 OUTPUT_ROWS = 16_384
 """Rows of a full output: what one output gathers still fits the processor's cache."""
+OUTPUT_BYTES = 4 * 1024 * 1024
+"""Bytes of master rows, or of stream rows, that fill an output before it has so many rows."""
 
 _ROW_BITS = 32
 _ROW_MASK = (1 << _ROW_BITS) - 1
@@ -52,7 +54,8 @@ class Outputs:
         self._batch_of = batch_of
         self.pushed = 0
         """The number of the batch being pushed."""
-        self._master = ColumnGather(schema, OUTPUT_ROWS)
+        self._most_rows = OUTPUT_ROWS
+        self._master = ColumnGather(schema, OUTPUT_ROWS, OUTPUT_BYTES)
         self._joined: list[Int64s] = []
         self._unmatched: list[Int64s] = []
         self._unmatched_rows = 0
@@ -60,16 +63,24 @@ class Outputs:
         self._seconds = 0.0
         self.columns_of = self._master.columns_of
 
-    def join(self, stream: Int64s, columns: Columns, offsets: Int64s) -> None:
-        """Stream rows (by place) that match the master rows at these offsets, one for one."""
-        done = 0
-        while done < len(stream):
-            end = min(len(stream), done + OUTPUT_ROWS - self._master.rows)
-            self._master.put(columns, offsets[done:end])
-            self._joined.append(stream[done:end])
-            done = end
-            if self._master.rows == OUTPUT_ROWS:
-                self._finish_joined()
+    def expect(self, row_bytes: float) -> None:
+        """Make outputs of no more stream rows than suit rows of so many bytes."""
+        self._most_rows = max(1, int(OUTPUT_BYTES / max(row_bytes, 1)))
+
+    def join(self, stream: Int64s, columns: Columns, offsets: Int64s) -> int:
+        """Take stream rows (by place) that match the master rows at these offsets, one for one.
+
+        As many as still fit the output under construction, which is ready if they are not all; how many.
+        """
+        room = self._most_rows - self._master.rows
+        if room < len(offsets):
+            offsets = offsets[: max(room, 0)]
+        taken = self._master.put(columns, offsets)
+        if taken:
+            self._joined.append(stream if taken == len(stream) else stream[:taken])
+        if taken < len(stream):
+            self._finish_joined()
+        return taken
 
     def leave_unmatched(self, rows: Int64s) -> None:
         """Rows of the pushed batch that R does not have."""

@@ -44,7 +44,7 @@ from freshet.joins.base import JoinOutput
 from freshet.joins.columnar import ColumnarJoin
 from freshet.joins.columns import ColumnGather, Columns, Int64s
 from freshet.joins.payload import Payload
-from freshet.joins.sizes import INTAKE_SHARE, affordable_sizes
+from freshet.joins.sizes import INTAKE_SHARE, affordable_sizes, share_out
 from freshet.joins.waiting import QUEUE_BYTES, WaitingTuples
 from freshet.master.store import MasterStore
 from freshet.memory import Budget
@@ -83,7 +83,7 @@ class XHybridJoin(ColumnarJoin):
     def __init__(self, store: MasterStore, budget: Budget, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(store, budget, settings)
         self._sizes = affordable_sizes(budget.limit, store, self.settings)
-        self._hot_rows = min(self._sizes.hot_pages * store.page_rows, store.rows)
+        self._hot_rows = self.hot_rows(budget.limit, store, self.settings)
         self._hot: Columns | None = None
         self._hot_bytes = budget.reserve("hot part", self._sizes.hot_bytes)
         self._swappable_bytes = budget.reserve("swappable part", self._sizes.swappable_bytes)
@@ -96,6 +96,10 @@ class XHybridJoin(ColumnarJoin):
         self._taken = 0
         self.trace: list[Iteration] | None = None
         """If a list, every iteration is appended to it."""
+
+    @classmethod
+    def hot_rows(cls, memory: int, store: MasterStore, settings: Mapping[str, Any]) -> int:
+        return min(share_out(memory, store, settings).hot_pages * store.page_rows, store.rows)
 
     @property
     def waiting(self) -> int:
@@ -124,8 +128,7 @@ class XHybridJoin(ColumnarJoin):
 
     def drain(self) -> Iterator[JoinOutput]:
         while self._waiting.count or self._hot_in_h:
-            self._iterate()
-            yield from self._ready()
+            yield from self._iterate()
         yield from self._hand_over()
         self._waiting.clear()
 
@@ -155,7 +158,7 @@ class XHybridJoin(ColumnarJoin):
     def _take_in(self, start: int, ranks: Int64s) -> Iterator[JoinOutput]:
         """Join the hot ones of some rows of the pushed batch and let the cold ones wait."""
         hot = np.flatnonzero((ranks >= 0) & (ranks < self._hot_rows))
-        self._join_hot(hot + start, self._hot or [], ranks[hot])
+        yield from self._join_hot(hot + start, self._hot or [], ranks[hot])
         yield from self._ready()
         cold = np.flatnonzero(ranks >= self._hot_rows)
         # Missing tuples take no slot, so the order of intake is that of the others.
@@ -184,8 +187,7 @@ class XHybridJoin(ColumnarJoin):
         while done < upto:
             free = slots - self._waiting.count - self._hot_in_h
             if free <= 0:
-                self._iterate()
-                yield from self._ready()
+                yield from self._iterate()
                 continue
             step = min(free, upto - done)
             cold = _between(cold_at, done, done + step)
@@ -210,7 +212,7 @@ class XHybridJoin(ColumnarJoin):
         self._waiting.reclaim(nbytes, self._swappable_bytes)
         self._spent("queue", since)
         if self._waiting.count and nbytes > self.budget.left:
-            self._iterate()
+            yield from self._iterate()
             yield from self._hand_over()
 
     def _keep_waiting(self, pushed: Payload) -> Iterator[JoinOutput]:
@@ -225,7 +227,7 @@ class XHybridJoin(ColumnarJoin):
             since = perf_counter()
         self._spent("queue", since)
 
-    def _iterate(self) -> None:
+    def _iterate(self) -> Iterator[JoinOutput]:
         """Steps 2 to 4. Hot tuples were joined when they came in, here they leave H."""
         partition, cold = None, 0
         if self._waiting.count:
@@ -234,7 +236,7 @@ class XHybridJoin(ColumnarJoin):
             ranks, stream = self._waiting.take(partition)
             self._spent("queue", since)
             cold = len(ranks)
-            self._join_pages(stream, ranks)
+            yield from self._join_pages(stream, ranks)
         if self.trace is not None:
             self.trace.append(Iteration(self._taken, self._hot_in_h, partition, cold))
         self._hot_in_h = self._taken = 0

@@ -257,6 +257,52 @@ def test_outputs_are_large_even_when_pages_are_small(name):
     assert max(output.stream.num_rows for output in outputs) == 16_384
 
 
+WIDE = 300_000
+WIDE_COLUMNS = {
+    "text": pa.array(["x" * WIDE, "y" * WIDE]),
+    "bytes": pa.array([b"x" * WIDE, b"y" * WIDE], pa.large_binary()),
+    "fixed": pa.array([b"x" * WIDE, b"y" * WIDE], pa.binary(WIDE)),
+    "nested": pa.array([["x" * WIDE], ["y" * WIDE]]),
+}
+
+
+@every_join
+@pytest.mark.parametrize("column", WIDE_COLUMNS)
+def test_wide_master_rows_that_many_ask_for_are_never_all_in_memory_at_once(name, column):
+    master = Master([1, 2], pa.table({"rank": [0, 1], column: WIDE_COLUMNS[column]}), 1)
+    stream = stream_of([1, 2] * 150, pa.int64())
+    join = registry.create(name, memory_store(master, pa.int64()), Budget(AMPLE))
+    assert_outputs_of_a_few_megabytes(join, [stream], total_bytes=300 * WIDE)
+
+
+@every_join
+def test_wide_stream_rows_are_handed_over_a_few_at_a_time(name):
+    stream = stream_of([5, 1_995] * 40, pa.int64())
+    stream = stream.append_column("wide", pa.array(["x" * WIDE] * 80))
+    join = registry.create(name, memory_store(integers(200), pa.int64()), Budget(AMPLE))
+    assert_outputs_of_a_few_megabytes(join, cut(stream, 40), total_bytes=80 * WIDE)
+
+
+def assert_outputs_of_a_few_megabytes(
+    join: JoinOperator, batches: list[pa.RecordBatch], total_bytes: int
+) -> None:
+    """Every tuple comes out; no output is large, and none waits in memory for its turn."""
+    before = pa.total_allocated_bytes()
+    events: list[int] = []
+    nbytes = most = 0
+    for outputs in [*(join.push(batch, batch["key"]) for batch in batches), join.drain()]:
+        for output in outputs:
+            assert output.master is not None
+            size = output.stream.nbytes + output.master.nbytes
+            assert size < 10_000_000
+            nbytes += size
+            most = max(most, pa.total_allocated_bytes() - before)
+            events += output.stream["event"].to_pylist()
+    assert sorted(events) == list(range(sum(batch.num_rows for batch in batches)))
+    assert nbytes >= total_bytes
+    assert most < AMPLE + 15_000_000
+
+
 @every_join
 def test_a_budget_too_small_is_refused_with_the_smallest_that_works(name):
     master = integers(300)
