@@ -18,6 +18,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--for", dest="run_for", help="begin no batch after this time, e.g. 10m")
     parser.add_argument("--until-idle", action="store_true", help="end when the stream has nothing new")
     parser.add_argument("--max-files", type=int, help="files in the largest micro-batch")
+    parser.add_argument("--trigger-interval", help="time between the starts of two micro-batches, e.g. 1s")
     return parser.parse_args()
 
 
@@ -30,6 +31,7 @@ def main() -> int:
             run_for=parse_seconds(given.run_for) if given.run_for else None,
             until_idle=given.until_idle,
             max_files=given.max_files,
+            trigger_interval=parse_seconds(given.trigger_interval) if given.trigger_interval else None,
         )
         result = enrich(find_definition(given.load), options, report=lambda line: print(line, flush=True))
     except FreshetError as error:

@@ -10,6 +10,10 @@ from freshet.errors import FreshetError
 from freshet.quality.validate import validate
 from freshet.streaming.session import build_session
 
+# Not 1: that is how Python and spark-submit end when something else went wrong, and trying again may help.
+FACTS_FAILED = 3
+COULD_NOT_VALIDATE = 2
+
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -22,17 +26,17 @@ def show(step: str, done: int, total: int | None) -> None:
 
 
 def main() -> int:
-    """0: the new facts are good; 1: some failed; 2: they could not be validated."""
+    """0: the new facts are good; 3: some failed; 2: they could not be validated."""
     load = arguments().load
     try:
         definition = find_definition(load)
         result = validate(definition, build_session(f"freshet validate {load}"), show)
     except FreshetError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
-        return 2
+        return COULD_NOT_VALIDATE
     for line in result.lines():
         print(line, flush=True)
-    return 0 if result.success else 1
+    return 0 if result.success else FACTS_FAILED
 
 
 if __name__ == "__main__":

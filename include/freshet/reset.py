@@ -21,13 +21,14 @@ KEPT = "snapshots, key counts, master tables and the stream's files"
 def reset_targets(load: str) -> list[Path]:
     """What a reset deletes and is there, in the order in which it goes.
 
-    The tables go first and the stream's id last: what an interrupted reset leaves can be reset again, or is
-    loaded from the start, and never loaded a second time into tables that are still there.
+    The last good version goes first, so that it never names a version of a new table. Then come the tables,
+    and last the stream's id: what an interrupted reset leaves can be reset again, or is loaded from the
+    start, and never loaded a second time into tables that are still there.
     """
     home = LoadHome(load)
     if not LOAD.fullmatch(load) or not (home.warehouse.exists() or home.state.exists()):
         find_definition(load)  # a name that nothing knows is a mistake
-    everything = [home.warehouse, home.checkpoint, home.plans, home.validation, home.stream_id]
+    everything = [home.validation, home.warehouse, home.checkpoint, home.plans, home.stream_id]
     return [path for path in everything if path.exists() or _hidden(path).exists()]
 
 

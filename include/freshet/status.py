@@ -76,11 +76,13 @@ def load_status(definition: Definition) -> LoadStatus:
     from freshet.quality.result import last_validation
 
     home = LoadHome(definition.load)
+    # A batch writes its facts first and its ledger row last. Read the other way round, one that ends
+    # meanwhile has rows too many, as it has while it is loaded, and none too few.
+    batches = sorted(delta.read_rows(home.batches, LEDGER_COLUMNS), key=lambda row: row["batch"])
     facts_path = home.facts(definition.facts.table)
     facts = delta.open_table(facts_path)
     fact_rows = _rows(facts, facts_path)
     parked = _parked(home.parked)
-    batches = sorted(delta.read_rows(home.batches, LEDGER_COLUMNS), key=lambda row: row["batch"])
     validation = last_validation(definition)
     return LoadStatus(
         load=definition.load,
@@ -88,7 +90,7 @@ def load_status(definition: Definition) -> LoadStatus:
         facts_version=facts.version() if facts else None,
         parked=parked,
         batches=len(batches),
-        ledger=_ledger(batches, fact_rows, parked),
+        ledger=_ledger(batches, fact_rows, parked, _moving(home)),
         snapshots={lookup.name: latest(definition.load, lookup.name) for lookup in definition.lookups},
         last_good=last_good(definition),
         last_validation=validation.as_dict() if validation else None,
@@ -118,12 +120,22 @@ def _parked(path: Path) -> Parked:
     return Parked(reasons.total(), dict(sorted(reasons.items())))
 
 
-def _ledger(batches: list[dict[str, Any]], facts: int, parked: Parked) -> Ledger:
+def _moving(home: LoadHome) -> int:
+    """The rows that a quarantine at work may have taken out of the facts and not parked yet."""
+    from freshet.quality.files import read_json
+
+    pending = read_json(home.pending_quarantine)
+    return int(pending["rows"]) if pending else 0
+
+
+def _ledger(batches: list[dict[str, Any]], facts: int, parked: Parked, moving: int) -> Ledger:
     rows_in, facts_out, parked_out = (
         sum(row[name] for row in batches) for name in ("rows_in", "facts", "parked")
     )
     before = batches[0]["waiting_before"] if batches else 0
     after = batches[-1]["waiting_after"] if batches else 0
+    # Quarantine moves facts to the parked table; both together stay what the ledger says.
+    unrecorded = facts + parked.total - facts_out - parked_out
     sums_balance = rows_in + before == facts_out + parked_out + after
     return Ledger(
         rows_in=rows_in,
@@ -131,8 +143,7 @@ def _ledger(batches: list[dict[str, Any]], facts: int, parked: Parked) -> Ledger
         parked=parked_out,
         waiting=after,
         balanced=sums_balance and all(row["balanced"] for row in batches),
-        # Quarantine moves facts to the parked table; both together stay what the ledger says.
-        unrecorded=facts + parked.total - facts_out - parked_out,
+        unrecorded=unrecorded if unrecorded >= 0 else min(0, unrecorded + moving),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from freshet.config import Definition, find_definition
 from freshet.home import LoadHome, embedded_database, freshet_home, loads_folder
-from freshet.master.sort import sort
+from freshet.sorting import sort
 from freshet.streaming.enrich import EnrichOptions, EnrichResult, enrich
 
 
@@ -76,3 +76,13 @@ def master_table(ddl: str, rows: Sequence[Sequence[Any]]) -> None:
         marks = ", ".join("?" for _ in rows[0]) if rows else ""
         database.executemany(f"insert into {ddl.split()[0]} values ({marks})", rows)
     database.close()
+
+
+def die_at(step: str) -> Callable[[str, int], None]:
+    """A listener that ends a batch just before a step."""
+
+    def listener(taken: str, batch: int) -> None:
+        if taken == step:
+            raise RuntimeError("as if killed")
+
+    return listener

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from freshet.config import Definition, read_definition
 from freshet.home import PROJECT, LoadHome
 from freshet.master.provision import demo_planted, provision
-from freshet.master.sort import sort
+from freshet.sorting import sort
 from freshet.streaming.enrich import EnrichOptions, enrich
 from freshet.workload.sales import SalesSize
 from tests.mariadb import Database

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Callable
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,10 +18,12 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from freshet.errors import ValidationError
 from freshet.home import PROJECT
 from freshet.quality import quarantine as quarantining
+from freshet.quality import validate as validating
 from freshet.quality.pointer import last_good
 from freshet.quality.quarantine import quarantine
 from freshet.quality.result import ValidationResult, last_validation
@@ -109,6 +114,16 @@ def test_what_cannot_be_validated_ends_the_job_with_2(
     assert "There is no load 'saless'" in capsys.readouterr().err
 
 
+def test_failed_facts_end_the_job_with_3(
+    run_job: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = Load()
+    load.publish_products()
+    load.batch([sale("wrong total", total=9.0)])
+    assert run_job("sales") == 3
+    assert "wrong total: derived total: is 9.0, should be 3.0" in capsys.readouterr().out
+
+
 def test_when_nothing_is_new_the_pointer_follows_the_table_without_any_job(spark: SparkSession) -> None:
     load = Load()
     load.publish_products()
@@ -131,7 +146,7 @@ def jobs(spark: SparkSession) -> int:
 
 
 def test_every_planted_error_is_caught_with_its_rows_and_quarantine_frees_the_load(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
 ) -> None:
     load = Load()
     load.publish_products(1)
@@ -177,10 +192,6 @@ def test_every_planted_error_is_caught_with_its_rows_and_quarantine_frees_the_lo
     assert "lookup product: surrogate_key 2001 is not in snapshot 1 of product" in named["other snapshot"]
     assert result.failing_count == 10
 
-    with monkeypatch.context() as killed:
-        killed.setattr(quarantining, "_remove", _killed)
-        with pytest.raises(_KilledError):
-            quarantine(load.definition, spark)
     assert quarantine(load.definition, spark) == 10
     assert quarantine(load.definition, spark) == 0
     assert sorted(row["sale_id"] for row in load.facts()) == sorted(
@@ -211,6 +222,166 @@ def _killed(*_: object) -> None:
     raise _KilledError
 
 
+def complete(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Whole rows in an order, to be compared."""
+    return sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)
+
+
+def load_with_failing_facts() -> Load:
+    """Three good facts, and four that fail: two wrong totals and the later rows of two events."""
+    load = Load()
+    load.publish_products()
+    load.batch(sales(0, 5))
+    load.trust()
+    load.batch(
+        [
+            *sales(10, 3),
+            sale("twice"),
+            sale("twice"),
+            sale("two batches", quantity=3),
+            sale("wrong total", total=9.0),
+            sale("wrong as well", total=9.0),
+        ]
+    )
+    load.batch([sale("two batches", quantity=2)])
+    return load
+
+
+def good_facts(load: Load) -> list[dict[str, Any]]:
+    """The facts of that load that do not fail, of the events loaded twice the earliest."""
+    kept: dict[str, dict[str, Any]] = {}
+    for row in sorted(load.facts(), key=lambda row: row["_batch"]):
+        if not row["sale_id"].startswith("wrong"):
+            kept.setdefault(row["sale_id"], row)
+    return list(kept.values())
+
+
+def put_right(spark: SparkSession, load: Load, sale_id: str) -> None:
+    spark.sql(f"UPDATE delta.`{load.facts_path}` SET total = 3.0 WHERE sale_id = '{sale_id}'")
+
+
+@pytest.mark.parametrize("at_last", [quarantine, validate])
+def test_a_quarantine_killed_at_every_step_in_turn_is_finished_by_the_next_quarantine_or_validation(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, at_last: Callable[..., Any]
+) -> None:
+    load = load_with_failing_facts()
+    right = complete(good_facts(load))
+    assert validate(load.definition, spark).failing_count == 4
+    for step in ("_removed", "_park", "keep_result", "_forget"):
+        with monkeypatch.context() as patched:
+            patched.setattr(quarantining, step, _killed)
+            with pytest.raises(_KilledError):
+                quarantine(load.definition, spark)
+    at_last(load.definition, spark)
+    assert complete(load.facts()) == right
+    parked = [json.loads(row["raw"]) for row in load.parked()]
+    assert sorted((row["sale_id"], row["quantity"], row["_batch"]) for row in parked) == [
+        ("twice", 2, 1),
+        ("two batches", 2, 2),
+        ("wrong as well", 2, 1),
+        ("wrong total", 2, 1),
+    ]
+    result = validate(load.definition, spark)
+    assert result.success, list(result.lines())
+    assert quarantine(load.definition, spark) == 0
+
+
+def test_a_fact_put_right_after_validation_is_not_quarantined(spark: SparkSession) -> None:
+    load = load_with_failing_facts()
+    assert validate(load.definition, spark).failing_count == 4
+    put_right(spark, load, "wrong total")
+    with pytest.raises(ValidationError, match="Validate again first: freshet validate sales"):
+        quarantine(load.definition, spark)
+    assert load.parked() == []
+    assert validate(load.definition, spark).failing_count == 3
+    assert quarantine(load.definition, spark) == 3
+    assert "wrong total" in {row["sale_id"] for row in load.facts()}
+    assert "wrong total" not in {json.loads(row["raw"])["sale_id"] for row in load.parked()}
+    result = validate(load.definition, spark)
+    assert result.success, list(result.lines())
+
+
+def test_a_killed_quarantine_is_given_up_when_a_fact_was_put_right_before_it_moved(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = load_with_failing_facts()
+    validate(load.definition, spark)
+    with monkeypatch.context() as patched:
+        patched.setattr(quarantining, "_removed", _killed)
+        with pytest.raises(_KilledError):
+            quarantine(load.definition, spark)
+    put_right(spark, load, "wrong total")
+    with pytest.raises(ValidationError, match="Validate again first"):
+        quarantine(load.definition, spark)
+    assert validate(load.definition, spark).failing_count == 3
+    assert load.parked() == []
+
+
+def test_quarantine_goes_on_beside_a_running_load_and_after_compaction(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    load = load_with_failing_facts()
+    right = good_facts(load)
+    validate(load.definition, spark)
+    DeltaTable(str(load.facts_path)).optimize.compact()
+    later = sales(50, 2)
+    comes_between(monkeypatch, tmp_path, lambda: load.batch(later))
+    assert quarantine(load.definition, spark) == 4
+    stamped = [{**row, "_batch": 3} for row in later]
+    assert complete(load.facts()) == complete([*right, *stamped])
+    result = validate(load.definition, spark)
+    assert result.success, list(result.lines())
+
+
+def comes_between(monkeypatch: pytest.MonkeyPatch, folder: Path, write: Callable[[], object]) -> None:
+    """Have something else write while the facts are being removed for the first time."""
+    reading, written = folder / "reading", folder / "written"
+    leaving = quarantining._leaving
+
+    @F.udf("string")
+    def wait(raw):
+        reading.touch()
+        while not written.exists():
+            time.sleep(0.05)
+        return raw
+
+    def write_then() -> None:
+        while not reading.exists():
+            time.sleep(0.05)
+        write()
+        written.touch()
+
+    threading.Thread(target=write_then, daemon=True).start()
+    monkeypatch.setattr(
+        quarantining, "_leaving", lambda *frames: leaving(*frames).withColumn("_raw", wait("_raw"))
+    )
+
+
+def test_a_validation_killed_before_its_result_is_kept_leaves_the_last_one_whole(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = load_with_failing_facts()
+    validate(load.definition, spark)
+    load.batch([sale("wrong later", total=9.0)])
+    with monkeypatch.context() as patched:
+        patched.setattr(validating, "keep_result", _killed)
+        with pytest.raises(_KilledError):
+            validate(load.definition, spark)
+    assert quarantine(load.definition, spark) == 4
+    assert by_check(validate(load.definition, spark)) == {"derived total": {"wrong later"}}
+    assert len(list((load.home.validation / "failing").iterdir())) == 1
+
+
+def test_failing_rows_that_are_gone_are_asked_for_again_and_nothing_gets_stuck(spark: SparkSession) -> None:
+    load = load_with_failing_facts()
+    validate(load.definition, spark)
+    shutil.rmtree(load.home.validation / "failing")
+    with pytest.raises(ValidationError, match="Validate again first: freshet validate sales"):
+        quarantine(load.definition, spark)
+    assert validate(load.definition, spark).failing_count == 4
+    assert quarantine(load.definition, spark) == 4
+
+
 def test_wrong_books_and_stale_facts_fail_and_cannot_be_quarantined(spark: SparkSession) -> None:
     load = Load()
     load.publish_products()
@@ -235,6 +406,30 @@ def test_wrong_books_and_stale_facts_fail_and_cannot_be_quarantined(spark: Spark
     assert last_good(load.definition) == 0
     with pytest.raises(ValidationError, match="nothing to quarantine: ledger records"):
         quarantine(load.definition, spark)
+
+
+OF_NO_SINGLE_ROW: dict[str, Any] = {
+    "expectations": [
+        {"type": "expect_column_values_to_be_of_type", "column": "quantity", "type_": "StringType"},
+        {"type": "expect_column_values_to_match_regex", "column": "sale_id", "regex": "("},
+        {"type": "expect_column_values_to_be_between", "column": "quantity", "max_value": 100},
+    ]
+}
+
+
+def test_expectations_that_name_no_row_or_cannot_be_computed_do_not_hide_the_failing_rows(
+    spark: SparkSession,
+) -> None:
+    load = Load(OF_NO_SINGLE_ROW)
+    load.publish_products()
+    load.batch([*sales(0, 5), sale("too many", quantity=101)])
+    result = validate(load.definition, spark)
+    failed = {one.check: one for one in result.expectations if not one.success}
+    assert set(failed) == {"expectations[0]", "expectations[1]", "expectations[2]"}
+    assert "Unclosed group" in (failed["expectations[1]"].error or "")
+    assert result.failing_count == 1
+    assert last_good(load.definition) is None
+    assert quarantine(load.definition, spark) == 1
 
 
 def test_only_new_files_are_read_and_an_unfinished_batch_is_left_for_later(spark: SparkSession) -> None:

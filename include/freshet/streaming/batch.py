@@ -14,26 +14,30 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from freshet.errors import BatchError
+from freshet.errors import BatchError, LoadStateError
 from freshet.home import LoadHome
 from freshet.streaming import records, sources
 from freshet.streaming.checkpoint import BatchInput, Checkpoint
 from freshet.streaming.derive import with_derived
+from freshet.streaming.files import damaged_files
 from freshet.streaming.ledger import Tally, ledger_row
-from freshet.streaming.plan import Plan
+from freshet.streaming.plan import Plan, is_current, read_damaged, read_plan, settle_damaged
 from freshet.streaming.planning import Planner
 from freshet.streaming.rows import fact_rows, kept_columns, parked_files, parked_rows
-from freshet.streaming.tables import BATCHES_SCHEMA, LoadTables, append
+from freshet.streaming.tables import BATCHES_SCHEMA, LoadTables, append, carrying
 from freshet.streaming.task import partition_task, spark_schema
-from freshet.streaming.transactions import Commit
+from freshet.streaming.transactions import Commit, find_commit
 from freshet.streaming.worker import FACT, PARKED, REFUSED
 
 SHOWN_KEYS = 5
+OLDEST_YEAR, NEWEST_YEAR = 2, 9998
+"""What Python's datetime has in every time zone."""
 
 Listener = Callable[[str, int], None]
 """Told the name of each step of a batch just before it is taken, and the batch's number."""
@@ -49,6 +53,7 @@ class BatchLoader:
         self.stream_id = planner.stream_id
         self.step = listener
         self.checkpoint = Checkpoint(LoadHome(self.definition.load).checkpoint)
+        self.tables = LoadTables(self.definition)
 
     def load(self, frame: DataFrame, batch: int) -> Mapping[str, Any]:
         """Load a micro-batch; its row of the ledger comes back."""
@@ -58,52 +63,76 @@ class BatchLoader:
         self.step("plan", batch)
         plan = self.planner.plan(batch, batch_input)
         self.step("join", batch)
-        refused = sources.refused_files(self.definition, batch_input.files)
         clock.lap("plan")
-        joined = self._joined(frame, plan, batch_input, refused).persist()
+        joined, tally, refused = self._join(frame, plan, batch_input)
         try:
-            tally = self._tally(joined, len(refused))
             clock.lap("join")
             self._check(tally, joined, plan)
-            tables = LoadTables(self.definition)
             self.step("facts", batch)
-            facts = self._append_facts(joined, tally, plan, tables)
+            facts = self._append_facts(joined, tally, plan)
             clock.lap("facts")
             self.step("parked", batch)
-            parked = self._append_parked(joined, tally, plan, tables, refused)
+            parked = self._append_parked(joined, tally, plan, refused)
             clock.lap("parked")
         finally:
             joined.unpersist()
         self.step("ledger", batch)
         row = ledger_row(plan, tally, facts, parked, started, clock.laps)
-        ledger = self.spark.createDataFrame([row], BATCHES_SCHEMA)
-        append(ledger, tables.batches, self.stream_id, batch)
+        self._append(lambda: self.spark.createDataFrame([row], BATCHES_SCHEMA), self.tables.batches, plan, 1)
         self.step("commit", batch)
         return row
+
+    def _join(
+        self, frame: DataFrame, plan: Plan, batch_input: BatchInput
+    ) -> tuple[DataFrame, Tally, Mapping[str, str]]:
+        """The joined batch, held in memory, what it holds, and the files it leaves out as a whole."""
+        refused = {**plan.refused, **read_damaged(self.definition.load, plan.batch)}
+        try:
+            return *self._join_without(refused, frame, plan, batch_input), refused
+        except Exception:
+            damaged = self._damaged(plan, batch_input, refused)
+            if not damaged:
+                raise
+        refused |= damaged
+        return *self._join_without(refused, frame, plan, batch_input), refused
+
+    def _damaged(self, plan: Plan, batch_input: BatchInput, refused: Mapping[str, str]) -> dict[str, str]:
+        """The files that made reading the batch fail; none once any of the batch is written."""
+        if carrying(self.definition.load, self.stream_id, plan.batch):
+            return {}
+        files = tuple(uri for uri in batch_input.files if uri not in refused)
+        damaged = damaged_files(self.definition, files)
+        return settle_damaged(self.definition.load, plan.batch, damaged) if damaged else {}
+
+    def _join_without(
+        self, refused: Mapping[str, str], frame: DataFrame, plan: Plan, batch_input: BatchInput
+    ) -> tuple[DataFrame, Tally]:
+        joined = self._joined(frame, plan, batch_input, refused).persist()
+        try:
+            return joined, self._tally(joined, len(refused))
+        except Exception:
+            joined.unpersist()
+            raise
 
     def _joined(
         self, frame: DataFrame, plan: Plan, batch_input: BatchInput, refused: Mapping[str, str]
     ) -> DataFrame:
         """The batch after the lookups, with the derived columns; rows of every kind."""
-        if refused and self.definition.stream.format == "parquet":
-            frame = self._parquet_rows(frame, [uri for uri in batch_input.files if uri not in refused])
-        task = partition_task(self.definition, plan, sources.spellings(refused))
+        if refused:
+            frame = self._rows_of(frame, [uri for uri in batch_input.files if uri not in refused])
+        task = partition_task(self.definition, plan)
         enriched = sources.parse(frame, self.definition).mapInArrow(task, spark_schema(task.schema))
         return kept_columns(with_derived(enriched, self.definition), self.definition)
 
-    def _parquet_rows(self, frame: DataFrame, files: list[str]) -> DataFrame:
-        """The rows of a Parquet batch from some of its files only, in the shape of the whole batch."""
+    def _rows_of(self, frame: DataFrame, files: list[str]) -> DataFrame:
+        """The records of some files of the batch only, in the shape of the whole batch."""
         if not files:
             return self.spark.createDataFrame([], frame.schema)
-        columns = frame.select(*self.definition.stream.columns).schema
-        rows = self.spark.read.schema(columns).parquet(*(str(sources.local_path(uri)) for uri in files))
-        return rows.select(
-            "*", F.col("_metadata.file_path").alias("_file"), F.col("_metadata.row_index").alias("_block")
-        )
+        return sources.read_files(self.spark, self.definition, files)
 
     def _tally(self, joined: DataFrame, refused_files: int) -> Tally:
         event_time = self.definition.stream.event_time
-        newest = F.max(event_time) if event_time else F.lit(None)
+        newest = newest_time(F.col(event_time)) if event_time else F.lit(None)
         groups = joined.groupBy("_kind", "_reason").agg(
             F.count("*").alias("rows"),
             newest.cast("timestamp").alias("newest"),
@@ -145,21 +174,52 @@ class BatchLoader:
                 "out; nothing of it was written. This is a defect of Freshet: please report it."
             )
 
-    def _append_facts(self, joined: DataFrame, tally: Tally, plan: Plan, tables: LoadTables) -> Commit | None:
-        if not tally.facts:
-            return None
-        facts = fact_rows(joined, self.definition, plan)
-        return append(facts, tables.facts, self.stream_id, plan.batch)
+    def _append_facts(self, joined: DataFrame, tally: Tally, plan: Plan) -> Commit | None:
+        return self._append(
+            lambda: fact_rows(joined, self.definition, plan), self.tables.facts, plan, tally.facts
+        )
 
     def _append_parked(
-        self, joined: DataFrame, tally: Tally, plan: Plan, tables: LoadTables, refused: Mapping[str, str]
+        self, joined: DataFrame, tally: Tally, plan: Plan, refused: Mapping[str, str]
     ) -> Commit | None:
-        if not tally.parked:
-            return None
-        parked = parked_rows(joined, self.definition, plan)
-        if refused:
-            parked = parked.unionByName(parked_files(self.spark, refused, plan))
-        return append(parked, tables.parked, self.stream_id, plan.batch)
+        def parked() -> DataFrame:
+            rows = parked_rows(joined, self.definition, plan)
+            return rows.unionByName(parked_files(self.spark, refused, plan)) if refused else rows
+
+        return self._append(parked, self.tables.parked, plan, tally.parked)
+
+    def _append(
+        self, make_frame: Callable[[], DataFrame], table: Path, plan: Plan, rows: int
+    ) -> Commit | None:
+        """Append so many rows to a table, unless it carries the batch; the commit, if there is one."""
+        load, batch = self.definition.load, plan.batch
+        if not is_current(load, self.stream_id):
+            raise LoadStateError(
+                f"Load {load!r} was reset while this driver was loading batch {batch}; this driver stops."
+            )
+        if read_plan(load, batch) != plan:
+            raise LoadStateError(
+                f"Batch {batch} of load {load!r} was given another plan while this driver was loading it; "
+                "this driver stops. Run enrich again."
+            )
+        if rows:
+            commit: Commit | None = append(make_frame(), table, self.stream_id, batch)
+        else:
+            commit = find_commit(table, self.stream_id, batch)
+        written = commit.rows if commit else 0
+        if written != rows:
+            raise LoadStateError(
+                f"Batch {batch} of load {load!r} gives {rows:,} rows for {table.name}, and {written:,} were "
+                "written when it was begun: the files it reads have changed since. Put them back as they "
+                f"were, or empty the load and read the stream again with `freshet reset {load}`."
+            )
+        return commit
+
+
+def newest_time(column: Column) -> Column:
+    """The newest event time, those aside that Python cannot hold: a producer may send any year."""
+    sane = F.year(column).between(OLDEST_YEAR, NEWEST_YEAR)
+    return F.max(F.when(sane, column))
 
 
 class _Clock:

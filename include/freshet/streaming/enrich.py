@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from freshet.config import Definition
-from freshet.errors import FreshetError, LoadStateError
+from freshet.config.units import SIZE_REMEDY, TIME_REMEDY
+from freshet.errors import DISK_FULL, BatchError, FreshetError, LoadStateError, disk_is_full
 from freshet.home import LoadHome
+from freshet.joins.registry import join_type
 from freshet.streaming import sources
 from freshet.streaming.batch import BatchLoader, Listener
 from freshet.streaming.checkpoint import BatchInput, Checkpoint
 from freshet.streaming.lease import Lease, held_lease
-from freshet.streaming.plan import Plan, batch_sections, read_plan, stream_id
+from freshet.streaming.plan import Plan, plan_file, read_plan, stream_id
 from freshet.streaming.planning import Planner
 from freshet.streaming.rows import fact_schema
 from freshet.streaming.session import build_session
-from freshet.streaming.tables import LoadTables, check_fit
+from freshet.streaming.tables import LoadTables, carrying, check_fit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_SECONDS = 0.2
+LEAST_MEMORY = 1024
+TIME_ZONE = "spark.sql.session.timeZone"
+OTHER_DRIVER = ("CONCURRENT_STREAM_LOG_UPDATE", "SparkConcurrentModificationException")
+"""What Spark says when another query writes the same checkpoint, in its logs or when it starts."""
+WORKER_ERROR = re.compile(r"^freshet\.errors\.\w+: (.+?)\.?$", re.MULTILINE)
+"""An error for people, raised in a Python worker, in the text of the error that Spark makes of it."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,20 @@ class EnrichOptions:
     """Seconds after which no further batch is begun; None: until stopped, or until idle."""
     until_idle: bool = False
     max_files: int | None = None
+    trigger_interval: float | None = None
+    """Seconds between the starts of two micro-batches."""
+
+    def __post_init__(self) -> None:
+        if self.run_for is not None and self.run_for <= 0:
+            raise FreshetError(f"A run for {self.run_for:g} s would load nothing. {TIME_REMEDY}.")
+        if self.memory is not None and self.memory < LEAST_MEMORY:
+            raise FreshetError(f"{self.memory} bytes of memory are less than 1KB. {SIZE_REMEDY}.")
+        if self.max_files is not None and self.max_files < 1:
+            raise FreshetError(
+                f"A micro-batch of {self.max_files} files would load nothing. Write 1 or more."
+            )
+        if self.algorithm is not None:
+            join_type(self.algorithm)
 
 
 @dataclass
@@ -89,7 +113,7 @@ def enrich(
     lease_or_not = held_lease(definition.load, waiting=report) if with_lease else nullcontext()
     with lease_or_not as lease:
         spark = spark or build_session(f"freshet enrich {definition.load}")
-        deadline = started + options.run_for if options.run_for else None
+        deadline = started + options.run_for if options.run_for is not None else None
         run = Run(spark, definition, options, Stop(deadline, lease), report, listener)
         with _stop_on_sigterm(run.stop):
             run.go()
@@ -118,12 +142,16 @@ class Run:
         self.stream_id = stream_id(definition.load)
         self.checkpoint = Checkpoint(LoadHome(definition.load).checkpoint)
         self.result = EnrichResult()
+        self._fitting: Mapping[str, int] | None = None
+        """Snapshots whose columns the fact table is known to take."""
 
     def go(self) -> None:
         check_fit(self.checkpoint, LoadTables(self.definition), self.stream_id)
-        self._finish_pending()
-        planner = self._planner(self.definition, sources.split_settings(self.spark))
-        self._create_tables(planner)
+        time_zone = str(self.spark.conf.get(TIME_ZONE))
+        planner = self._planner(self.definition, sources.split_settings(self.spark), time_zone)
+        self._finish_pending(planner)
+        if not self.stop.due():
+            self._create_tables(planner.definition, planner.propose(0, BatchInput((), "")))
         while not self.stop.due():
             loaded = self._stream(planner)
             if self.options.until_idle and not loaded:
@@ -133,42 +161,62 @@ class Run:
                 f"Another driver has taken load {self.definition.load!r} over; this one stops."
             )
 
-    def _finish_pending(self) -> None:
-        """Run a batch that was begun under another definition, or with other splits, as it was planned."""
+    def _finish_pending(self, planner: Planner) -> None:
+        """Run a batch that was begun under another definition, or with other settings, as it was planned."""
         pending = self.checkpoint.pending()
-        plan = read_plan(self.definition.load, pending) if pending is not None else None
-        if plan is None or not self._differs(plan):
+        if pending is None:
+            return
+        plan = read_plan(self.definition.load, pending)
+        if plan is None:
+            self._refuse_if_written(pending)
+            return
+        if planner.fits(plan):
             return
         self.report(
             f"batch {plan.batch} was begun under an earlier definition or set-up and is finished under it"
         )
-        planner = self._planner(plan.load_definition(), plan.splits)
-        self._create_tables(planner)
-        self._stream(planner, only_one=True)
+        as_planned = self._planner(plan.load_definition(), plan.splits, plan.time_zone)
+        self._create_tables(as_planned.definition, plan)
+        self._stream(as_planned, only_one=True)
+        # The batch may have gone to a table that the definition names no longer.
+        check_fit(self.checkpoint, LoadTables(self.definition), self.stream_id)
 
-    def _differs(self, plan: Plan) -> bool:
-        return batch_sections(plan.definition) != batch_sections(self.definition.as_dict()) or dict(
-            plan.splits
-        ) != sources.split_settings(self.spark)
+    def _refuse_if_written(self, batch: int) -> None:
+        """Refuse to plan a batch anew that was written, in part, under a plan that is gone."""
+        load = self.definition.load
+        written = carrying(load, self.stream_id, batch)
+        # Another driver may have planned and written it in this moment.
+        if written and read_plan(load, batch) is None:
+            raise LoadStateError(
+                f"Batch {batch} of load {load!r} is in {', '.join(written)}, but its plan "
+                f"{plan_file(load, batch)} is gone: under another one records would be lost or doubled. "
+                f"Restore it, or empty the load and read the stream again with `freshet reset {load}`."
+            )
 
-    def _create_tables(self, planner: Planner) -> None:
-        plan = planner.propose(batch=0, batch_input=BatchInput((), ""))
-        schema = fact_schema(self.spark, planner.definition, plan)
-        LoadTables(planner.definition).create(self.spark, schema)
+    def _create_tables(self, definition: Definition, plan: Plan) -> None:
+        LoadTables(definition).create(self.spark, fact_schema(self.spark, definition, plan))
+        self._fitting = plan.snapshots
 
-    def _planner(self, definition: Definition, splits: Mapping[str, str]) -> Planner:
+    def _check_columns(self, definition: Definition, plan: Plan) -> None:
+        """Refuse a plan whose facts the table cannot take: newer snapshots may have other types."""
+        if plan.snapshots != self._fitting:
+            LoadTables(definition).check_columns(fact_schema(self.spark, definition, plan))
+            self._fitting = plan.snapshots
+
+    def _planner(self, definition: Definition, splits: Mapping[str, str], time_zone: str) -> Planner:
         return Planner(
             definition,
             self.stream_id,
             splits,
-            time_zone=str(self.spark.conf.get("spark.sql.session.timeZone")),
+            time_zone=time_zone,
             algorithm=self.options.algorithm,
             memory=self.options.memory,
+            check=partial(self._check_columns, definition),
         )
 
     def _stream(self, planner: Planner, only_one: bool = False) -> int:
         """Run the streaming query once; the number of batches it loaded comes back."""
-        for name, value in planner.splits.items():
+        for name, value in {**planner.splits, TIME_ZONE: planner.time_zone}.items():
             self.spark.conf.set(name, value)
         return Query(self, BatchLoader(self.spark, planner, self.listener), only_one).run()
 
@@ -181,14 +229,15 @@ class Query:
         self.loader = loader
         self.only_one = only_one
         self.loaded = 0
-        self.busy = False
+        self.begun: int | None = None
+        """The last batch that was begun."""
         self.error: Exception | None = None
 
     def run(self) -> int:
-        query = self._start(self.loader.definition)
         try:
+            query = self._start(self.loader.definition)
             while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
-                if self._over() and not self.busy:
+                if self._over() and self._between_batches():
                     query.stop()
         except Exception as error:
             self._explain(error)
@@ -196,29 +245,32 @@ class Query:
 
     def _start(self, definition: Definition) -> StreamingQuery:
         options = self.run_.options
-        max_files = options.max_files or definition.stream.max_files_per_batch
-        frame = sources.read_stream(self.run_.spark, definition, max_files)
+        frame = sources.read_stream(self.run_.spark, definition, options.max_files)
         writer = frame.writeStream.foreachBatch(self._load).option(
             "checkpointLocation", str(self.run_.checkpoint.folder)
         )
         if options.until_idle or self.only_one:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{definition.stream.trigger_interval} seconds").start()
+        interval = options.trigger_interval
+        seconds = definition.stream.trigger_interval if interval is None else interval
+        return writer.trigger(processingTime=spark_interval(seconds)).start()
 
     def _load(self, frame: DataFrame, batch: int) -> None:
-        self.busy = True
         try:
             if self._over():
                 raise StopRequested
+            self.begun = batch
             row = self.loader.load(frame, batch)
         except Exception as error:
             self.error = error
             raise
-        finally:
-            self.busy = False
         self.loaded += 1
         self.run_.result.count(row)
         self.run_.report(describe(row))
+
+    def _between_batches(self) -> bool:
+        """Whether Spark has committed what was begun: stopped before that, it would run the batch again."""
+        return self.begun is None or self.run_.checkpoint.committed() >= self.begun
 
     def _over(self) -> bool:
         return self.run_.stop.due() or (self.only_one and self.loaded > 0)
@@ -233,12 +285,25 @@ class Query:
             raise self.error from None
         if isinstance(error, (Py4JNetworkError, ConnectionError)):
             raise FreshetError("Spark's JVM has ended. Nothing is lost: run enrich again.") from error
-        if "CONCURRENT_STREAM_LOG_UPDATE" in str(error):
+        if any(sign in str(error) for sign in OTHER_DRIVER):
             raise LoadStateError(
                 f"Another driver works on the checkpoint {self.run_.checkpoint.folder}; this one stops. "
                 "Nothing is lost: the other one goes on, or run enrich again."
             ) from error
+        if disk_is_full(error):
+            raise FreshetError(f"{DISK_FULL}: nothing is lost.") from error
+        told = WORKER_ERROR.search(str(error))
+        if told:
+            raise BatchError(
+                f"{told[1]}. Put it right and run enrich again; if the batch cannot succeed under its plan, "
+                f"`freshet replan {self.run_.definition.load}` lets it get a new one."
+            ) from error
         raise self.error or error
+
+
+def spark_interval(seconds: float) -> str:
+    """A trigger's time as Spark reads it: in whole milliseconds, as it takes no more than nine decimals."""
+    return f"{round(seconds * 1000)} milliseconds"
 
 
 def describe(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,10 @@ class Plan:
     offsets_digest: str
     splits: Mapping[str, str]
     """Settings that decide how Spark cuts files into splits, and so the position of each record."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Files that cannot be read record by record and are parked as a whole, each with the reason."""
+    files: Mapping[str, list[int]] = field(default_factory=dict)
+    """Size and time of the files; earlier versions did not write them down."""
 
     @property
     def load_time(self) -> datetime:
@@ -80,12 +84,10 @@ def read_plan(load: str, batch: int) -> Plan | None:
 
 def create_plan(load: str, proposed: Plan) -> Plan:
     """Make the proposed plan the batch's plan, unless it has one; the plan in force comes back."""
-    created = create_once(plan_file(load, proposed.batch), json.dumps(asdict(proposed), indent=1))
-    if created:
-        return proposed
-    winner = read_plan(load, proposed.batch)
-    assert winner is not None
-    return winner
+    create_once(plan_file(load, proposed.batch), json.dumps(asdict(proposed), indent=1))
+    in_force = read_plan(load, proposed.batch)
+    assert in_force is not None
+    return in_force
 
 
 def stream_id(load: str) -> str:
@@ -93,6 +95,14 @@ def stream_id(load: str) -> str:
     file = LoadHome(load).stream_id
     create_once(file, json.dumps({"stream_id": f"freshet-{load}-{uuid.uuid4()}"}))
     return str(json.loads(file.read_text())["stream_id"])
+
+
+def is_current(load: str, stream: str) -> bool:
+    """Whether a stream id is still the load's; a load that was reset meanwhile has another or none."""
+    try:
+        return bool(json.loads(LoadHome(load).stream_id.read_text())["stream_id"] == stream)
+    except FileNotFoundError:
+        return False
 
 
 def create_once(file: Path, text: str) -> bool:
@@ -117,19 +127,42 @@ def replan(definition: Definition) -> int:
 
     Refused once any table carries the batch: what is written was written under the old plan.
     """
-    from freshet.streaming.tables import LoadTables
+    from freshet.streaming.tables import carrying
 
     load = definition.load
     with held_lease(load):
         batch = Checkpoint(LoadHome(load).checkpoint).pending()
         if batch is None or not plan_file(load, batch).exists():
             raise LoadStateError(f"Load {load!r} has no unfinished batch with a plan to replace.")
-        carrying = LoadTables(definition).carrying(stream_id(load), batch)
-        if carrying:
+        written = carrying(load, stream_id(load), batch)
+        if written:
             raise LoadStateError(
-                f"Batch {batch} of load {load!r} is already written to {', '.join(carrying)}; its plan "
+                f"Batch {batch} of load {load!r} is already written to {', '.join(written)}; its plan "
                 "must stay. Put right what its plan names (see the plan file) and run enrich again."
             )
-        file = plan_file(load, batch)
-        file.rename(file.with_name(f"{file.name}.replaced-{int(time.time())}"))
+        for file in (plan_file(load, batch), damaged_file(load, batch)):
+            if file.exists():
+                file.rename(file.with_name(f"{file.name}.replaced-{int(time.time())}"))
         return batch
+
+
+def damaged_file(load: str, batch: int) -> Path:
+    return LoadHome(load).plans / f"damaged-{batch}.json"
+
+
+def read_damaged(load: str, batch: int) -> dict[str, str]:
+    """The files that a batch leaves out because they broke while they were read, each with what broke."""
+    try:
+        damaged: dict[str, str] = json.loads(damaged_file(load, batch).read_text())
+    except FileNotFoundError:
+        return {}
+    return damaged
+
+
+def settle_damaged(load: str, batch: int, damaged: Mapping[str, str]) -> dict[str, str]:
+    """Settle which broken files a batch leaves out, before it is written; what was settled first holds.
+
+    It shows only when the files are read, which is after the plan was made.
+    """
+    create_once(damaged_file(load, batch), json.dumps(dict(damaged), indent=1))
+    return read_damaged(load, batch)

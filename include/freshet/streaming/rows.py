@@ -18,7 +18,7 @@ from freshet.streaming.worker import FACT, PARKED
 
 def fact_schema(spark: SparkSession, definition: Definition, plan: Plan) -> StructType:
     """The columns and types of the fact table under a plan."""
-    task = partition_task(definition, plan, frozenset())
+    task = partition_task(definition, plan)
     empty = spark.createDataFrame([], spark_schema(task.schema))
     return fact_rows(with_derived(empty, definition), definition, plan).schema
 

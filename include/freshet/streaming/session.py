@@ -68,6 +68,8 @@ def spark_conf() -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": cores,
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.session.timeZone": "UTC",
+        # What two expressions share would be computed outside the try that parks a failing row.
+        "spark.sql.subexpressionElimination.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **driver_address(),

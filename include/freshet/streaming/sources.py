@@ -6,32 +6,43 @@ there to be parked. The parsed frame has the stream's columns and
     _raw      the record as it came (null for Parquet: there the columns are the record)
     _file     the URI of its file
     _block    the start of its split in the file (Parquet: the row's number in the file)
-    _suspect  whether a worker must look at the record again before it is believed
+    _suspect  how far the record may be believed: SOUND, SUSPECT (a worker looks at it again) or BROKEN
 """
 
 from __future__ import annotations
 
-import csv
+import re
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import quote, unquote, urlparse
+from typing import TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from freshet.config import Definition
-from freshet.config.types import is_nested, to_arrow
+from freshet.config.types import is_nested
 from freshet.errors import FreshetError
-from freshet.home import resolve
+from freshet.home import local_path, resolve
+from freshet.streaming.derive import try_eval
+from freshet.streaming.records import BROKEN, SOUND, SUSPECT
 
 CORRUPT = "_corrupt"
+
+MAX_FILE_AGE = "36500d"
+"""Spark forgets files older than this and passes over them; a file that was moved in late must be loaded."""
 
 SPLIT_SETTINGS = {
     "spark.sql.files.maxPartitionBytes": "134217728",
     "spark.sql.files.openCostInBytes": "4194304",
 }
+
+
+_BEHIND_A_VALUE = r"""\}[\s,\]}]*+[^\s,\]}"']"""
+"""A closed object behind which neither the line ends nor a name follows, as behind a nested value."""
+
+_GLOB_SIGNS = re.compile(r"([\\*?\[\]{},])")
+_Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
 
 
 def split_settings(spark: SparkSession) -> dict[str, str]:
@@ -43,8 +54,11 @@ def split_settings(spark: SparkSession) -> dict[str, str]:
     return {**SPLIT_SETTINGS, "spark.sql.files.minPartitionNum": cores}
 
 
-def read_stream(spark: SparkSession, definition: Definition, max_files: int) -> DataFrame:
-    """The stream of a definition: unparsed lines, or Parquet rows, with their file and block."""
+def read_stream(spark: SparkSession, definition: Definition, max_files: int | None = None) -> DataFrame:
+    """The stream of a definition: unparsed lines, or Parquet rows, with their file and block.
+
+    `max_files` takes the place of the definition's limits of a micro-batch.
+    """
     stream = definition.stream
     folder = resolve(stream.path)
     if not folder.is_dir():
@@ -52,14 +66,36 @@ def read_stream(spark: SparkSession, definition: Definition, max_files: int) -> 
             f"The stream of load {definition.load!r} reads the folder {folder} (stream.path), which does not "
             "exist. Create it, or correct the path."
         )
-    reader = spark.readStream.option("maxFilesPerTrigger", max_files)
-    if stream.max_bytes_per_batch:
+    reader = spark.readStream.option("maxFileAge", MAX_FILE_AGE)
+    if stream.max_bytes_per_batch and max_files is None:
         # Spark takes either limit, not both; the bytes say more about the size of a batch.
-        reader = spark.readStream.option("maxBytesPerTrigger", stream.max_bytes_per_batch)
-    if stream.format == "parquet":
-        frame = reader.schema(_schema(definition)).format("parquet").load(str(folder))
+        reader = reader.option("maxBytesPerTrigger", stream.max_bytes_per_batch)
+    else:
+        reader = reader.option("maxFilesPerTrigger", max_files or stream.max_files_per_batch)
+    return _positioned(_of_format(reader, definition).load(str(folder)), definition)
+
+
+def read_files(spark: SparkSession, definition: Definition, files: Iterable[str]) -> DataFrame:
+    """Some files of a stream, given by URI, in the shape in which `read_stream` gives all."""
+    reader = spark.read.option("basePath", str(resolve(definition.stream.path)))
+    paths = [literal_path(local_path(uri)) for uri in files]
+    return _positioned(_of_format(reader, definition).load(paths), definition)
+
+
+def literal_path(file: Path) -> str:
+    """A path for Spark's readers, which take the signs of a pattern in a file's name for one."""
+    return _GLOB_SIGNS.sub(r"\\\1", str(file))
+
+
+def _of_format(reader: _Reader, definition: Definition) -> _Reader:
+    if definition.stream.format == "parquet":
+        return reader.schema(_schema(definition)).format("parquet")
+    return reader.format("text")
+
+
+def _positioned(frame: DataFrame, definition: Definition) -> DataFrame:
+    if definition.stream.format == "parquet":
         return frame.select("*", *_position(F.col("_metadata.row_index")))
-    frame = reader.format("text").load(str(folder))
     return frame.select(F.col("value").alias("_raw"), *_position(F.col("_metadata.file_block_start")))
 
 
@@ -73,27 +109,34 @@ def parse(frame: DataFrame, definition: Definition) -> DataFrame:
     columns = [F.col(name) for name in stream.columns]
     if stream.format == "parquet":
         missing = F.lit(None).cast("string").alias("_raw")
-        return frame.select(*columns, missing, "_file", "_block", F.lit(False).alias("_suspect"))
+        return frame.select(*columns, missing, "_file", "_block", _trust(SOUND).alias("_suspect"))
     schema = f"{_schema(definition)}, {CORRUPT} string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "timeZone": "UTC"}
     if stream.format == "json":
         parsed = F.from_json("_raw", schema, options)
         suspect = _suspect_json(definition)
     else:
-        parsed = F.from_csv("_raw", schema, {**options, **_csv_options(definition)})
+        # Of a line with more fields than the parser takes, Spark makes an error and no broken record.
+        parsed = try_eval(F.from_csv("_raw", schema, {**options, **_csv_options(definition)}))
         suspect = F.lit(False)
     fields = [F.col(f"_parsed.{_quote(name)}").alias(name) for name in stream.columns]
     broken = F.col("_parsed").isNull() | F.col(f"_parsed.{CORRUPT}").isNotNull() | ~F.is_valid_utf8("_raw")
+    trust = F.when(F.coalesce(broken, F.lit(True)), _trust(BROKEN)).when(suspect, _trust(SUSPECT))
     return frame.withColumn("_parsed", parsed).select(
-        *fields, "_raw", "_file", "_block", F.coalesce(broken | suspect, F.lit(True)).alias("_suspect")
+        *fields, "_raw", "_file", "_block", trust.otherwise(_trust(SOUND)).alias("_suspect")
     )
+
+
+def _trust(level: int) -> Column:
+    return F.lit(level).cast("tinyint")
 
 
 def _suspect_json(definition: Definition) -> Column:
     """Lines that may hold more than one JSON value: Spark's parser reads the first and ignores the rest."""
-    nested = any(is_nested(ddl) for ddl in definition.stream.columns.values())
-    between = r"\}\s*\{" if nested else r"\}[\s,;]*\{"
-    return F.col("_raw").rlike(between) | ~F.rtrim("_raw").endswith("}")
+    raw = F.rtrim("_raw")
+    if any(is_nested(ddl) for ddl in definition.stream.columns.values()):
+        return F.col("_raw").rlike(_BEHIND_A_VALUE) | ~raw.endswith("}")
+    return F.instr("_raw", "}") != F.length(raw)  # a record without parts has one brace, its last character
 
 
 def _csv_options(definition: Definition) -> dict[str, str]:
@@ -112,8 +155,7 @@ def has_header(definition: Definition) -> bool:
 
 def delimiter(definition: Definition) -> str:
     """What separates the fields of a CSV line."""
-    options = definition.stream.options
-    return options.get("delimiter") or options.get("sep") or ","
+    return definition.stream.options.get("delimiter") or ","
 
 
 def _schema(definition: Definition) -> str:
@@ -122,63 +164,3 @@ def _schema(definition: Definition) -> str:
 
 def _quote(name: str) -> str:
     return f"`{name}`"
-
-
-def refused_files(definition: Definition, files: tuple[str, ...]) -> dict[str, str]:
-    """The files of a batch that cannot be read record by record, each with what is wrong with it."""
-    if definition.stream.format == "parquet":
-        problems = {uri: _parquet_problem(definition, local_path(uri)) for uri in files}
-    elif has_header(definition):
-        problems = {uri: _header_problem(definition, local_path(uri)) for uri in files}
-    else:
-        problems = {}
-    return {uri: problem for uri, problem in problems.items() if problem}
-
-
-def local_path(uri: str) -> Path:
-    return Path(unquote(urlparse(uri).path))
-
-
-def spellings(uris: Iterable[str]) -> frozenset[str]:
-    """The ways Spark writes the same files: with one slash or three, encoded or not."""
-    paths = [str(local_path(uri)) for uri in uris]
-    return frozenset(
-        f"file:{slashes}{form}" for slashes in ("", "//") for path in paths for form in (path, quote(path))
-    )
-
-
-def _parquet_problem(definition: Definition, file: Path) -> str | None:
-    try:
-        schema = pq.read_schema(file)
-    except (pa.ArrowException, OSError) as error:
-        return f"not a readable Parquet file: {error}"
-    wrong = [
-        f"column {name!r} is {schema.field(name).type}, not {ddl}"
-        for name, ddl in definition.stream.columns.items()
-        if name in schema.names and not _readable_as(schema.field(name).type, to_arrow(ddl))
-    ]
-    return "; ".join(wrong) or None
-
-
-def _readable_as(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark reads a Parquet column of one type as the other without loss."""
-    if pa.types.is_integer(found) and pa.types.is_integer(wanted):
-        return bool(pa.types.is_signed_integer(found) and found.bit_width <= wanted.bit_width)
-    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
-        return found.unit in ("ms", "us")
-    if pa.types.is_large_string(found):
-        return bool(pa.types.is_string(wanted))
-    if pa.types.is_dictionary(found):
-        return _readable_as(found.value_type, wanted)
-    if pa.types.is_nested(found):
-        return bool(found.id == wanted.id)
-    return bool(found == wanted)
-
-
-def _header_problem(definition: Definition, file: Path) -> str | None:
-    with file.open(encoding="utf-8", errors="replace", newline="") as lines:
-        first = next(csv.reader(lines, delimiter=delimiter(definition)), [])
-    names = [name.strip() for name in first]
-    if not names or names == list(definition.stream.columns):
-        return None
-    return f"the header names {', '.join(names)}; the definition names {', '.join(definition.stream.columns)}"

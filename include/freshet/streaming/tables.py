@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from delta.tables import DeltaTable as SparkDeltaTable
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from freshet.config import Definition
-from freshet.delta import read_rows
+from freshet.delta import open_table, read_rows
 from freshet.errors import LoadStateError
 from freshet.home import LoadHome
 from freshet.streaming.checkpoint import NONE, Checkpoint
@@ -48,6 +52,7 @@ RACE_ERRORS = (
     "MetadataChanged",
     "ProtocolChanged",
     "ALREADY_EXISTS",
+    "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",  # the other driver's first commit is not there yet
 )
 RACE_ATTEMPTS = 5
 
@@ -58,6 +63,7 @@ class LoadTables:
     def __init__(self, definition: Definition) -> None:
         home = LoadHome(definition.load)
         self.load = definition.load
+        self.lookups = definition.lookups
         self.partition_by = definition.facts.partition_by
         self.facts = home.facts(definition.facts.table)
         self.parked = home.parked
@@ -75,33 +81,59 @@ class LoadTables:
 
     def _evolve(self, spark: SparkSession, wanted: StructType) -> None:
         """Add the columns the definition has gained; refuse every other difference."""
-        there = {
-            field.name: field.dataType for field in spark.read.format("delta").load(str(self.facts)).schema
-        }
+        there = self.check_columns(wanted)
+        added = StructType([field for field in wanted if field.name not in there])
+        if added:
+            _enable_types(spark, self.facts, added)
+            empty = spark.createDataFrame([], added)
+            writer = empty.write.format("delta").mode("append").option("mergeSchema", "true")
+            _through_races(lambda: writer.save(str(self.facts)))
+
+    def check_columns(self, wanted: StructType) -> dict[str, DataType]:
+        """The columns that the fact table has; refuse facts that it cannot take as it is."""
+        table = open_table(self.facts)
+        there = _columns(table) if table else {}
         problems = [
-            f"column {field.name!r} is {there[field.name].simpleString()} in the table and "
-            f"{field.dataType.simpleString()} in the definition"
+            f"column {field.name!r}{self._origin(field.name)} is {there[field.name].simpleString()} in the "
+            f"table and would be {field.dataType.simpleString()}"
             for field in wanted
             if field.name in there and there[field.name] != field.dataType
         ]
         problems += [
             f"column {name!r} is no longer in the definition" for name in there if name not in wanted.names
         ]
+        partitions = tuple(table.metadata().partition_columns) if table else self.partition_by
+        if partitions != self.partition_by:
+            problems.append(
+                f"the table is partitioned by {list(partitions)}, not by {list(self.partition_by)}"
+            )
         if problems:
             raise LoadStateError(
-                f"The fact table {self.facts} does not fit the definition of load {self.load!r}: "
-                f"{'; '.join(problems)}. Change the definition back, name another facts.table, "
-                f"or start over with `freshet reset {self.load}`."
+                f"The fact table {self.facts} does not fit load {self.load!r} any more: "
+                f"{'; '.join(problems)}. Put the definition (or the master table, then `freshet sort "
+                f"{self.load}`) back as it was, or start over with `freshet reset {self.load}`."
             )
-        added = StructType([field for field in wanted if field.name not in there])
-        if added:
-            empty = spark.createDataFrame([], added)
-            writer = empty.write.format("delta").mode("append").option("mergeSchema", "true")
-            _through_races(lambda: writer.save(str(self.facts)))
+        return there
 
-    def carrying(self, stream_id: str, batch: int) -> list[str]:
-        """The names of the tables that carry this batch."""
-        return [name for name, path in self.all().items() if last_transaction(path, stream_id) >= batch]
+    def _origin(self, column: str) -> str:
+        """Where a column comes from, if not from the definition itself."""
+        for lookup in self.lookups:
+            if column in lookup.add:
+                return f" (column {lookup.add[column]!r} of the master table {lookup.table})"
+        return ""
+
+
+def _columns(table: DeltaTable) -> dict[str, DataType]:
+    """A table's columns, from its log: asking Spark takes seconds when it has just started."""
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    return {field.name: field.dataType for field in schema}
+
+
+def carrying(load: str, stream_id: str, batch: int) -> list[str]:
+    """The tables of the load that carry this batch, also one that the definition names no longer."""
+    warehouse = LoadHome(load).warehouse
+    tables = sorted(warehouse.iterdir()) if warehouse.exists() else []
+    return [table.name for table in tables if last_transaction(table, stream_id) >= batch]
 
 
 def append(frame: DataFrame, table: Path, stream_id: str, batch: int) -> Commit:
@@ -130,47 +162,77 @@ def check_fit(checkpoint: Checkpoint, tables: LoadTables, stream_id: str) -> Non
     """
     carried = {name: last_transaction(path, stream_id) for name, path in tables.all().items()}
     last = max(carried.values())
+    ledger = read_rows(tables.batches, ["batch", "stream_id", "facts", "parked"])
+    _check_stream(tables, stream_id, last, ledger)
     planned, committed = checkpoint.planned(), checkpoint.committed()
     if last > planned:
-        state = "has no batch" if planned == NONE else f"ends at batch {planned}"
         raise LoadStateError(
             f"The tables of load {tables.load!r} carry batch {last}, but the checkpoint "
-            f"{checkpoint.folder} {state}: it was deleted or rolled back, and going on would lose records. "
-            f"Restore the checkpoint of batch {last}, or empty the load and read the stream again with "
-            f"`freshet reset {tables.load}`."
+            f"{checkpoint.folder} {_end(planned)}: it was deleted or rolled back, and going on would lose "
+            f"records. Restore the checkpoint of batch {last}, or empty the load and read the stream again "
+            f"with `freshet reset {tables.load}`."
         )
     if carried["batches"] < committed:
         raise LoadStateError(
             f"The checkpoint {checkpoint.folder} has committed batch {committed}, but the table "
-            f"{tables.batches} ends at batch {carried['batches']}: tables were deleted or rolled back. "
+            f"{tables.batches} {_end(carried['batches'])}: tables were deleted or rolled back. "
             f"Restore them, or empty the load and read the stream again with `freshet reset {tables.load}`."
         )
-    _check_ledger(tables, stream_id, carried)
+    _check_ledger(tables, carried, ledger)
 
 
-def _check_ledger(tables: LoadTables, stream_id: str, carried: dict[str, int]) -> None:
+def _end(last: int) -> str:
+    return "has no batch" if last == NONE else f"ends at batch {last}"
+
+
+def _check_stream(tables: LoadTables, stream_id: str, last: int, ledger: list[dict[str, Any]]) -> None:
+    """Refuse tables that were loaded under another stream id: the stream would be loaded into them again."""
+    others = sorted({row["stream_id"] for row in ledger} - {stream_id})
+    if others or (last == NONE and _has_rows(tables.facts)):
+        raise LoadStateError(
+            f"The tables of load {tables.load!r} were loaded as stream {', '.join(others) or 'unknown'}, and "
+            f"the load is now stream {stream_id}: {LoadHome(tables.load).stream_id} was deleted or replaced, "
+            "and going on would load records twice. Restore it with checkpoint and plans beside it, or empty "
+            f"the load and read the stream again with `freshet reset {tables.load}`."
+        )
+
+
+def _has_rows(table: Path) -> bool:
+    found = open_table(table)
+    return found is not None and any(pa.table(found.get_add_actions())["num_records"].to_pylist())
+
+
+def _check_ledger(tables: LoadTables, carried: dict[str, int], ledger: list[dict[str, Any]]) -> None:
     """Refuse when a table has lost batches that the ledger says it was given."""
-    if carried["batches"] == NONE:
-        return
-    ledger = read_rows(tables.batches, ["batch", "stream_id", "facts", "parked"])
     for name in ("facts", "parked"):
-        given = [row["batch"] for row in ledger if row["stream_id"] == stream_id and row[name] > 0]
+        given = [row["batch"] for row in ledger if row[name] > 0]
         if given and carried[name] < max(given):
             raise LoadStateError(
                 f"The ledger of load {tables.load!r} has given batch {max(given)} to {name}, but the table "
-                f"{tables.all()[name]} ends at batch {carried[name]}: it was deleted or rolled back. "
-                f"Restore it, or empty the load and read the stream again with `freshet reset {tables.load}`."
+                f"{tables.all()[name]} {_end(carried[name])}: it was deleted or rolled back, or the "
+                "definition had another facts.table then. Restore it (or its name), or empty the load and "
+                f"read the stream again with `freshet reset {tables.load}`."
             )
 
 
 def _create(spark: SparkSession, path: Path, schema: StructType, partition_by: tuple[str, ...] = ()) -> None:
-    if SparkDeltaTable.isDeltaTable(spark, str(path)):
+    if open_table(path) is not None:
         return
     nullable = StructType([StructField(field.name, field.dataType, True) for field in schema])
     builder = SparkDeltaTable.createIfNotExists(spark).location(str(path)).addColumns(nullable)
+    # Validation finds a batch's files by the statistics of `_batch`; Delta leaves those of later columns out.
+    builder = builder.property("delta.dataSkippingNumIndexedCols", "-1")
     if partition_by:
-        builder = builder.partitionedBy(*partition_by)
+        # A folder named after a value would be too long for the file system if the value is a long text.
+        builder = builder.partitionedBy(*partition_by).property("delta.randomizeFilePrefixes", "true")
     _through_races(builder.execute)
+
+
+def _enable_types(spark: SparkSession, path: Path, added: StructType) -> None:
+    """Prepare a table for types that a new table takes by itself and an older one must be told of."""
+    if "timestamp_ntz" in added.simpleString():
+        table = SparkDeltaTable.forPath(spark, str(path))
+        _through_races(lambda: table.addFeatureSupport("timestampNtz"))
 
 
 def _from_ddl(ddl: str) -> StructType:

@@ -1,47 +1,47 @@
-"""The task of a micro-batch's workers, made from its plan."""
+"""The task of a micro-batch's workers, made from its plan.
+
+Everything that could make a lookup impossible is found here, on the driver, and so before a plan is fixed:
+a snapshot that is damaged or of other columns, keys that do not fit, too little memory, defaults of a wrong
+type.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from freshet.config import Definition
+from freshet.config import Definition, Lookup
 from freshet.config.types import to_arrow, to_ddl
+from freshet.errors import BudgetError, DefinitionError, MasterError, SnapshotError
+from freshet.joins import registry
+from freshet.master.manifest import Manifest
 from freshet.master.snapshot import open_snapshot, snapshot_path
+from freshet.memory import Budget
 from freshet.streaming import sources
 from freshet.streaming.plan import Plan
-from freshet.streaming.worker import META_FIELDS, LookupTask, PartitionTask
+from freshet.streaming.worker import META_FIELDS, LookupTask, PartitionTask, typed_default
 
 
-def partition_task(definition: Definition, plan: Plan, refused_files: frozenset[str]) -> PartitionTask:
-    """What the workers must know of a batch, all of it from the plan."""
+def partition_task(definition: Definition, plan: Plan) -> PartitionTask:
+    """What the workers must know of a batch, all of it from the plan; refused when it cannot be done."""
     stream = definition.stream
-    fields = [pa.field(name, to_arrow(ddl)) for name, ddl in stream.columns.items()]
+    types = {name: to_arrow(ddl) for name, ddl in stream.columns.items()}
     lookups = []
     for lookup in definition.lookups:
-        path = snapshot_path(definition.load, lookup.name, plan.snapshots[lookup.name])
-        master = _snapshot_schema(path, tuple(lookup.add.values()))
+        task = _lookup_task(definition, lookup, plan)
+        master = _master_schema(_Use.of(definition, lookup, task, types[lookup.stream_key]))
         # The type by way of Spark's name for it: what Arrow has and Spark has not is cast to what Spark has.
-        fields += [pa.field(new, to_arrow(to_ddl(master.field(old).type))) for new, old in lookup.add.items()]
-        lookups.append(
-            LookupTask(
-                name=lookup.name,
-                stream_key=lookup.stream_key,
-                key_may_be_null=lookup.stream_key not in stream.columns,
-                add=lookup.add,
-                defaults=lookup.defaults,
-                unmatched=lookup.unmatched,
-                snapshot=str(path),
-                version=plan.snapshots[lookup.name],
-                algorithm=plan.algorithms[lookup.name],
-                memory=plan.memory[lookup.name],
-                settings=lookup.settings,
-            )
-        )
+        types |= {new: to_arrow(to_ddl(master.field(old).type)) for new, old in lookup.add.items()}
+        _check_defaults(definition, lookup, types)
+        lookups.append(task)
     return PartitionTask(
         load=definition.load,
         format=stream.format,
@@ -49,16 +49,104 @@ def partition_task(definition: Definition, plan: Plan, refused_files: frozenset[
         event_id=stream.event_id,
         header=sources.has_header(definition),
         delimiter=sources.delimiter(definition),
-        refused_files=refused_files,
         lookups=tuple(lookups),
-        schema=pa.schema([*fields, *META_FIELDS]),
+        schema=pa.schema([*(pa.field(name, kind) for name, kind in types.items()), *META_FIELDS]),
     )
 
 
+def _lookup_task(definition: Definition, lookup: Lookup, plan: Plan) -> LookupTask:
+    algorithm = plan.algorithms[lookup.name]
+    version = plan.snapshots[lookup.name]
+    # The settings of one join mean nothing to another that a run was asked to use instead.
+    is_its_own = algorithm == registry.join_type(lookup.algorithm).name
+    return LookupTask(
+        name=lookup.name,
+        stream_key=lookup.stream_key,
+        key_may_be_null=lookup.stream_key not in definition.stream.columns,
+        add=lookup.add,
+        defaults=lookup.defaults,
+        unmatched=lookup.unmatched,
+        snapshot=str(snapshot_path(definition.load, lookup.name, version)),
+        version=version,
+        algorithm=algorithm,
+        memory=plan.memory[lookup.name],
+        settings=lookup.settings if is_its_own else {},
+    )
+
+
+@dataclass(frozen=True)
+class _Use:
+    """How a lookup wants to use a snapshot; hashable, so that each use is checked once."""
+
+    load: str
+    lookup: str
+    snapshot: Path
+    source: tuple[tuple[str, str | None], ...]
+    """Connection, table and key of the definition."""
+    columns: tuple[str, ...]
+    stream_key: str
+    key_type: pa.DataType
+    algorithm: str
+    memory: int
+    settings: str
+
+    @classmethod
+    def of(cls, definition: Definition, lookup: Lookup, task: LookupTask, key_type: pa.DataType) -> _Use:
+        return cls(
+            load=definition.load,
+            lookup=lookup.name,
+            snapshot=Path(task.snapshot),
+            source=(("connection", lookup.connection), ("table", lookup.table), ("key", lookup.key)),
+            columns=tuple(dict.fromkeys(lookup.add.values())),
+            stream_key=lookup.stream_key,
+            key_type=key_type,
+            algorithm=task.algorithm,
+            memory=task.memory,
+            settings=json.dumps(task.settings, sort_keys=True),
+        )
+
+    def field(self, name: str) -> str:
+        return f"Load {self.load!r}, field {name} of lookup {self.lookup!r}"
+
+
 @lru_cache(maxsize=64)
-def _snapshot_schema(path: Path, columns: tuple[str, ...]) -> pa.Schema:
-    """The columns of a snapshot, whose files are verified when the driver first takes it up."""
-    return open_snapshot(path, list(dict.fromkeys(columns)), full=True).schema
+def _master_schema(use: _Use) -> pa.Schema:
+    """The columns of a snapshot, once it is known that the lookup can be done with it."""
+    store = open_snapshot(use.snapshot, list(use.columns), full=True)
+    _check_source(use, store.manifest)
+    try:
+        store.locate(pa.array([], use.key_type))
+    except MasterError as error:
+        raise DefinitionError(
+            f"{use.field('stream_key')} is {use.stream_key!r}: {error}. Name a column of the same kind."
+        ) from None
+    try:
+        registry.create(use.algorithm, store, Budget(use.memory, use.lookup), json.loads(use.settings))
+    except BudgetError as error:
+        raise BudgetError(f"{use.field('memory')} (or the run's own memory): {error}") from None
+    return store.schema
+
+
+def _check_source(use: _Use, manifest: Manifest) -> None:
+    """Refuse a snapshot of another table or by another key than the definition names now."""
+    known: Mapping[str, Any] = {**manifest.watermark, "key": manifest.key}
+    for name, wanted in use.source:
+        if name in known and known[name] != wanted:
+            raise SnapshotError(
+                f"{use.field(name)} is {wanted!r}, but the newest snapshot {use.snapshot} was made with "
+                f"{known[name]!r}. Publish a new one with `freshet sort {use.load}`."
+            )
+
+
+def _check_defaults(definition: Definition, lookup: Lookup, types: Mapping[str, pa.DataType]) -> None:
+    for name, value in lookup.defaults.items():
+        try:
+            typed_default(value, types[name])
+        except ValueError as error:
+            raise DefinitionError(
+                f"Load {definition.load!r}, field defaults.{name} of lookup {lookup.name!r}: {value!r} is no "
+                f"{to_ddl(types[name])} ({error}). Write a value of that type, or null."
+            ) from None
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -12,6 +12,7 @@ on comes with its task.
 
 from __future__ import annotations
 
+import decimal
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,12 +24,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from freshet.config.types import is_nested
 from freshet.joins import registry
 from freshet.joins.base import JoinOperator, JoinOutput
 from freshet.master.snapshot import open_snapshot
 from freshet.memory import Budget
 from freshet.streaming import records
-from freshet.streaming.records import Fault
+from freshet.streaming.records import BROKEN, SOUND, Fault, nested_fault
 
 FACT, PARKED, REFUSED, STATS = range(4)
 """What a row of the output is: a fact, a parked record, one that its lookup's `fail` refuses, statistics."""
@@ -76,7 +78,6 @@ class PartitionTask:
     event_id: str
     header: bool
     delimiter: str
-    refused_files: frozenset[str]
     lookups: tuple[LookupTask, ...]
     schema: pa.Schema
     """Of the output."""
@@ -125,22 +126,21 @@ class Partition:
             yield self._without_nulls(batch, self.task.event_id, records.NULL_EVENT_ID)
 
     def _without_non_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Drop what is no record: blank lines, header lines, and lines of files refused as a whole."""
+        """Drop what is no record: blank lines and header lines."""
         drop = np.zeros(batch.num_rows, dtype=bool)
-        if pc.any(batch["_suspect"]).as_py():  # blank lines are suspect
+        if pc.max(batch["_suspect"]).as_py() != SOUND:  # blank lines are not
             drop |= _mask(pc.equal(pc.ascii_trim_whitespace(batch["_raw"]), ""))
         if self.task.header:
             drop |= _mask(pc.and_(pc.equal(batch["_block"], 0), pc.equal(batch["_row"], 0)))
-        if self.task.refused_files:
-            drop |= _mask(pc.is_in(batch["_file"], pa.array(sorted(self.task.refused_files))))
         return batch.filter(pa.array(~drop)) if drop.any() else batch
 
     def _without_broken(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        suspect = np.flatnonzero(_mask(batch["_suspect"]))
+        trust = batch["_suspect"].to_numpy()
+        suspect = np.flatnonzero(trust != SOUND)
         batch = batch.drop_columns(["_suspect"])
         if not len(suspect):
             return batch
-        faults = self._faults(batch.take(pa.array(suspect)))
+        faults = self._faults(batch.take(pa.array(suspect)), trust[suspect] == BROKEN)
         broken = [(int(row), fault) for row, fault in zip(suspect, faults, strict=True) if fault]
         if not broken:
             return batch
@@ -155,21 +155,25 @@ class Partition:
         )
         return _without_rows(batch, rows.to_numpy())
 
-    def _faults(self, suspects: pa.RecordBatch) -> list[Fault | None]:
+    def _faults(self, suspects: pa.RecordBatch, broken: np.ndarray[Any, Any]) -> list[Fault | None]:
         """What is wrong with each suspect record, told from its text and the columns that parsed to null."""
         nulls = {name: _mask(pc.is_null(suspects[name])) for name in self.task.columns}
-        return [
-            self._fault(raw, [name for name, missing in nulls.items() if missing[row]])
-            for row, raw in enumerate(suspects["_raw"].cast(pa.binary()).to_pylist())
-        ]
+        nested = {name: ddl for name, ddl in self.task.columns.items() if is_nested(ddl)}
+        faults = []
+        for row, raw in enumerate(suspects["_raw"].cast(pa.binary()).to_pylist()):
+            missing = [name for name, is_null in nulls.items() if is_null[row]]
+            fault = self._fault(raw, missing, parsed=not broken[row])
+            # Inside a nested column Spark leaves out what does not fit, and only says that something did not.
+            faults.append(nested_fault(nested) if fault is None and nested and broken[row] else fault)
+        return faults
 
-    def _fault(self, raw: bytes, nulls: list[str]) -> Fault | None:
+    def _fault(self, raw: bytes, nulls: list[str], parsed: bool) -> Fault | None:
         try:
             text = raw.decode()
         except UnicodeDecodeError as error:
             return Fault(records.MALFORMED, f"not UTF-8: {error}")
         if self.task.format == "json":
-            return records.json_fault(text, self.task.columns, nulls)
+            return records.json_fault(text, self.task.columns, nulls, parsed)
         return records.csv_fault(text, self.task.columns, nulls, self.task.delimiter)
 
     def _without_nulls(
@@ -229,7 +233,9 @@ class Partition:
 
     def _with_defaults(self, stream: pa.RecordBatch, lookup: LookupTask) -> pa.RecordBatch:
         added = {
-            new: self._typed(new, pa.repeat(pa.scalar(lookup.defaults.get(new)), stream.num_rows))
+            new: pa.repeat(
+                typed_default(lookup.defaults.get(new), self.task.schema.field(new).type), stream.num_rows
+            )
             for new in lookup.add
         }
         return _with_columns(stream, added)
@@ -261,6 +267,16 @@ class Partition:
     def _statistics(self) -> pa.RecordBatch:
         text = json.dumps({"rows_in": self.rows_in, "lookups": self.stats})
         return self._output(pa.record_batch({"_stats": [text]}), STATS)
+
+
+def typed_default(value: Any, wanted: pa.DataType) -> pa.Scalar:
+    """A value of `defaults` as its column has it; ValueError when it cannot be."""
+    try:
+        if pa.types.is_decimal(wanted) and isinstance(value, (int, float, str)):
+            return pa.scalar(decimal.Decimal(str(value)), wanted)
+        return pa.scalar(value).cast(wanted)  # unlike making it of that type, a cast never cuts a number off
+    except (pa.ArrowException, ArithmeticError, TypeError) as error:
+        raise ValueError(str(error)) from error
 
 
 def _numbered_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ known number of records is bad, each in one way only, so that a load can be chec
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -35,6 +35,10 @@ class Planted:
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
+
+
+FEWEST_SALES = len(fields(Planted))
+"""The smallest demo has one bad record of each kind."""
 
 
 @dataclass(frozen=True)
