@@ -106,6 +106,16 @@ def read_changes(
     return Changes(after, head, files, not vectors, held_back)
 
 
+def only_grown(table: Path, after: int) -> bool:
+    """Whether all rows a table had at a version are still there as they were; no, if the log cannot tell."""
+    versions = _versions(table)
+    later = [version for version in versions if version > after]
+    if not versions or versions[-1] != after + len(later):
+        return False
+    removed = (action for version in later for action in _commit(table, version).removed)
+    return not any(action.get("dataChange", True) for action in removed)
+
+
 def _new_files(table: Path, commits: list[Commit], batch_of: BatchOf) -> dict[Path, Origin]:
     files: dict[Path, Origin] = {}
     for commit in commits:

@@ -34,10 +34,7 @@ def row_as_json(columns: Iterable[str], prefix: str = "") -> Column:
 def write_failing(
     load: str, prepared: Prepared, event_id: str, failures: Mapping[str, tuple[DataFrame, Column]]
 ) -> Path:
-    """Keep the rows that failed, by check the frame of failing rows and what is wrong with each; the folder.
-
-    The files of earlier validations are removed.
-    """
+    """Keep the rows that failed, given by check with what is wrong with each; the folder they are in."""
     parts = [_part(frame, prepared, event_id, check, reason) for check, (frame, reason) in failures.items()]
     rows = reduce(DataFrame.unionByName, parts)
     counted = rows.groupBy(EVENT_ID, BATCH, "foreign", RAW, CHECKS, REASONS).count()
@@ -46,11 +43,20 @@ def write_failing(
         F.collect_list(CHECKS).alias(CHECKS),
         F.collect_list(REASONS).alias(REASONS),
     )
-    folder = LoadHome(load).validation / "failing"
-    shutil.rmtree(folder, ignore_errors=True)
-    path = folder / uuid.uuid4().hex
+    path = _folder(load) / uuid.uuid4().hex
     together.write.parquet(str(path))
     return path
+
+
+def forget_failing(load: str, kept: str | None) -> None:
+    """Remove the failing rows of earlier validations, once the result that names these is kept."""
+    for path in _folder(load).glob("*"):
+        if str(path) != kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _folder(load: str) -> Path:
+    return LoadHome(load).validation / "failing"
 
 
 def first_failing(failing: DataFrame) -> tuple[int, tuple[FailingRow, ...]]:

@@ -12,19 +12,17 @@ from typing import Any
 
 import pandas as pd
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, SparkSession
 
 from freshet.delta import open_table, read_rows
 from freshet.home import LoadHome
-from freshet.quality.newrows import NewRows, Survey
+from freshet.quality.newrows import NewRows, Survey, of_batches
 
 QUARANTINED = "quarantined"
 """The reason of parked rows that were facts until they failed validation."""
 
 _COUNTS = ["rows_in", "facts", "parked", "waiting_before", "waiting_after"]
 _COLUMNS = ["batch", "stream_id", *_COUNTS, "balanced", "max_event_time"]
-_MOST_LITERALS = 1000
 
 
 @dataclass(frozen=True)
@@ -83,12 +81,10 @@ def ledger_frame(ledger: Ledger, new: NewRows, survey: Survey) -> pd.DataFrame:
     Batches that were validated before may have lost rows since (somebody deleted them) but have no more
     than the ledger gave them.
     """
-    wanted = {batch for batch in ledger.batches | _planned(ledger) if ledger.is_new(batch)} | set(
-        survey.by_batch
-    )
-    within = _within(sorted(wanted))
-    facts = survey.by_batch + (_count(new.rest(survey).where(within)) if new.has_rest else Counter())
-    parked = _parked(new.spark, ledger.load, within)
+    planned = {batch for batch in ledger.batches | _planned(ledger) if ledger.is_new(batch)}
+    wanted = planned | set(survey.by_batch)
+    facts = survey.by_batch + _among_old(ledger, new, survey)
+    parked = _parked(new.spark, ledger.load, of_batches(wanted))
     records = _by_batch(ledger)
     previous = _previous(ledger)
     return pd.DataFrame(
@@ -151,17 +147,17 @@ def _by_batch(ledger: Ledger) -> dict[int, list[Mapping[str, Any]]]:
     return grouped
 
 
-def _within(batches: list[int]) -> Column:
-    """A condition that Delta can skip files by."""
-    if not batches:
-        return F.lit(False)
-    if len(batches) > _MOST_LITERALS:
-        return F.col("_batch").between(batches[0], batches[-1])
-    return F.col("_batch").isin(batches)
+def _among_old(ledger: Ledger, new: NewRows, survey: Survey) -> Counter[int]:
+    """Rows by batch in the rest of the table, for the batches that can have any there.
 
-
-def _count(frame: DataFrame) -> Counter[int]:
-    return Counter({row["_batch"]: row["count"] for row in frame.groupBy("_batch").count().collect()})
+    These are the ones that were validated before: a version is good only when the ledger has the batches of
+    all its rows. So in the ordinary case nothing is read.
+    """
+    older = [batch for batch in survey.by_batch if not ledger.is_new(batch)]
+    if not older or not new.has_rest:
+        return Counter()
+    counts = new.rest(survey).where(of_batches(older)).groupBy("_batch").count()
+    return Counter({row["_batch"]: row["count"] for row in counts.collect()})
 
 
 def _parked(spark: SparkSession, load: str, within: Column) -> dict[int, Counter[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from freshet.config import Definition
 from freshet.quality.changes import Changes, Origin, local_path
+from freshet.streaming.sources import literal_path
 
 FILE = "_file"
 """The column with the URI of the file a row is in."""
 
-_GLOB_SIGNS = re.compile(r"([\\*?\[\]{},])")
+_MOST_LITERALS = 1000
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class NewRows:
         types = {field.name: field.dataType for field in self.whole.schema}
         partitioned = sorted({name for origin in files.values() for name in origin.partition})
         stored = StructType([field for field in self.whole.schema if field.name not in partitioned])
-        paths = [_GLOB_SIGNS.sub(r"\\\1", str(file)) for file in sorted(files)]
+        paths = [literal_path(file) for file in sorted(files)]
         rows = self.spark.read.schema(stored).parquet(*paths)
         rows = rows.select(
             "*", F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_name").alias("_name")
@@ -160,6 +160,16 @@ class NewRows:
             _most(g["newest_event"] for g in groups),
             _most(g["newest_load"] for g in groups),
         )
+
+
+def of_batches(batches: Iterable[int | None], column: str = "_batch") -> Column:
+    """The condition that a row claims one of these batches (None: no batch), by which Delta skips files."""
+    wanted = set(batches)
+    numbers = [batch for batch in wanted if batch is not None]
+    condition = F.col(column).isNull() if None in wanted else F.lit(False)
+    if len(numbers) > _MOST_LITERALS:
+        return condition | F.col(column).between(min(numbers), max(numbers))
+    return condition | F.col(column).isin(numbers) if numbers else condition
 
 
 def _least(values: Iterable[Any]) -> Any:

@@ -69,18 +69,19 @@ class Runner:
         return [_told(one, index) for one in result.results]
 
     def failing(self, suite: gx.ExpectationSuite, check: str) -> DataFrame | None:
-        """The rows of a Spark frame that fail one expectation; None when it is not about single rows."""
+        """The rows of a Spark frame that fail one expectation; None when it does not tell single rows."""
         expectation = next(one for one in suite.expectations if (one.meta or {}).get("check") == check)
         metric = getattr(expectation, "map_metric", None)
-        if metric is None:
-            return None
         definition, frame = self._batches[suite.name]
         batch = definition.get_batch(batch_parameters={"dataframe": frame})
         engine: Any = batch.data.execution_engine
         needed = expectation.get_validation_dependencies(
             engine, {"result_format": {"result_format": "BASIC"}}
         )
-        counted = needed.metric_configurations[f"{metric}.unexpected_count"]
+        # On Spark the type of a column is asked of its schema, though elsewhere it is of each value.
+        counted = needed.metric_configurations.get(f"{metric}.unexpected_count")
+        if counted is None:
+            return None
         validator = Validator(engine, batches=[batch])
         validator.metrics_calculator.show_progress_bars = False
         condition, domain, accessor = validator.get_metric(
@@ -161,7 +162,14 @@ def _described(kind: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _error(info: Mapping[str, Any]) -> str | None:
-    """The first line of what kept an expectation from being computed."""
+    """What kept an expectation from being computed, in one line."""
     if "raised_exception" in info:
-        return str(info["exception_message"]).splitlines()[0] if info["raised_exception"] else None
+        return _cause(str(info["exception_message"])) if info["raised_exception"] else None
     return next((error for entry in info.values() if (error := _error(entry))), None)
+
+
+def _cause(message: str) -> str:
+    """The line of an exception's message that says why: of a Java stack trace the innermost cause."""
+    lines = message.splitlines() or ["no reason was given"]
+    causes = [line for line in lines if line.startswith(("Caused by: ", ": "))]
+    return (causes or lines[:1])[-1].removeprefix("Caused by").lstrip(": ")

@@ -26,7 +26,7 @@ from freshet.home import LoadHome
 from freshet.progress import Progress, silent
 from freshet.quality.batches import Batches, stream_ids
 from freshet.quality.changes import Changes, read_changes
-from freshet.quality.failing import first_failing, write_failing
+from freshet.quality.failing import first_failing, forget_failing, write_failing
 from freshet.quality.files import locked
 from freshet.quality.ledger import Ledger, ledger_frame, read_ledger
 from freshet.quality.newrows import NewRows, Survey
@@ -78,6 +78,7 @@ class Validation:
             seconds=round(time.monotonic() - started, 3),
         )
         keep_result(result)
+        forget_failing(result.load, result.failing)
         return result
 
     def _changes(self, pointer: LastGood | None, ledger: Ledger) -> Changes:
@@ -139,7 +140,9 @@ class Validation:
             on_rows = runner.run(suites[FACTS], prepared.frame, event_id)
             found += on_rows
             failed = {one.check: one for one in on_rows if not one.success}
-            frames = {check: runner.failing(suites[FACTS], check) for check in failed}
+            frames = {
+                check: runner.failing(suites[FACTS], check) for check, one in failed.items() if not one.error
+            }
             result = self._with_failing(result, prepared, failed, frames)
         if len(books):
             found += runner.run(suites[LEDGER], books, "batch")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from freshet.errors import LoadStateError, ValidationError
-from freshet.quality.changes import Origin, read_changes
+from freshet.quality.changes import Origin, only_grown, read_changes
 
 OURS = "our-stream"
 
@@ -127,3 +127,21 @@ def test_a_table_that_ends_before_the_last_good_version_is_refused(table: Path) 
 def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="no fact table"):
         changes(tmp_path / "nothing", after=None)
+
+
+def test_a_table_has_only_grown_when_later_commits_append_or_compact(table: Path) -> None:
+    commit(table, 0, txn(0), add("a.parquet"))
+    commit(table, 1, txn(1), add("b.parquet"))
+    commit(table, 2, remove("a.parquet", False), remove("b.parquet", False), add("ab.parquet", False))
+    assert only_grown(table, after=0)
+    assert only_grown(table, after=2)
+    commit(table, 3, remove("ab.parquet"), add("updated.parquet"))
+    assert not only_grown(table, after=0)
+    assert only_grown(table, after=3)
+
+
+def test_a_table_whose_log_cannot_tell_is_not_said_to_have_only_grown(table: Path, tmp_path: Path) -> None:
+    assert not only_grown(tmp_path / "nothing", after=0)
+    commit(table, 5, txn(5), add("f.parquet"))
+    assert not only_grown(table, after=3)  # version 4 is gone
+    assert not only_grown(table, after=6)  # the table was replaced

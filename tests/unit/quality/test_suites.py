@@ -55,28 +55,29 @@ def test_an_expectation_is_made_with_its_arguments(define: Define) -> None:
     [
         (
             {"type": "expect_column_values_to_be_between", "column": "amount", "min": 1},
-            ["orders.yaml", "expectations[0].min = 1", "unknown argument", "min_value, max_value"],
+            ["expectations[0].min = 1", "unknown argument", "min_value, max_value"],
         ),
         (
             {"type": "expect_column_values_to_be_in_set", "column": "amount", "value_set": 5},
-            ["orders.yaml", "expectations[0].value_set = 5"],
+            ["expectations[0].value_set = 5"],
         ),
         (
             {"type": "expect_column_value_lengths_to_equal", "column": "id"},
-            ["orders.yaml", "expectations[0]", "value: field required"],
+            ["expectations[0]", "value: field required"],
         ),
         (
             {"type": "expect_column_values_to_be_between", "column": "amount"},
-            ["orders.yaml", "expectations[0]", "min_value and max_value cannot both be None"],
+            ["expectations[0]", "min_value and max_value cannot both be None"],
         ),
     ],
 )
-def test_wrong_arguments_are_refused_with_file_field_and_value(
-    define: Define, expectation: dict[str, Any], told: list[str]
+def test_what_great_expectations_refuses_is_told_with_its_place(
+    expectation: dict[str, Any], told: list[str]
 ) -> None:
+    recorded = Definition.from_dict({**ORDERS, "expectations": [expectation]})
     with pytest.raises(DefinitionError) as refused:
-        own_expectations(define(expectation))
-    for part in told:
+        own_expectations(recorded)
+    for part in ("Load 'orders'", *told):
         assert part in str(refused.value)
 
 
