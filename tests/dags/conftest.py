@@ -30,6 +30,7 @@ ORDERS: dict[str, Any] = {
         "columns": {"order_id": "string", "customer": "string", "day": "date"},
         "event_id": "order_id",
         "max_files_per_batch": 5,
+        "trigger_interval": "500ms",
     },
     "lookups": [
         {
@@ -46,7 +47,7 @@ ORDERS: dict[str, Any] = {
     ],
     "facts": {"table": "order_facts", "columns": ["order_id", "city", "tax", "day"]},
     "enrich": {"schedule": "@continuous", "run_for": "90s", "until_idle": True},
-    "resort": {"schedule": "15 3 * * *"},
+    "resort": {"schedule": "15 3 * * *", "min_gain": 0.2},
 }
 
 

@@ -155,18 +155,23 @@ def test_algorithm_and_memory_of_a_run_reach_the_join(stage: Stage) -> None:
     assert (lookup["algorithm"], lookup["memory"]) == ("inlj", 7 << 20)
 
 
-def test_resort_publishes_another_snapshot_and_nothing_else(stage: Stage) -> None:
+def test_resort_publishes_another_snapshot_only_if_it_gains_enough(stage: Stage) -> None:
     snapshots = LoadHome("sales").snapshots("product")
     before, facts = sorted(snapshots.iterdir()), len(loaded_facts())
-    stage.client.trigger("sales.resort")
     # Switched on, it also makes up for the last time its schedule was due.
     stage.client.pause("sales.resort", False)
-    runs = wait_until("resort runs", lambda: stage.client.runs("sales.resort"))
-    for run in runs:
-        assert finished(stage.client, "sales.resort", run["dag_run_id"]) == "success"
+    states = {}
+    for min_gain in (0, 1):
+        run = stage.client.trigger("sales.resort", {"min_gain": min_gain})
+        assert finished(stage.client, "sales.resort", run) == "success"
+        states[min_gain] = {task.task_id: task.state for task in stage.client.tasks("sales.resort", run)}
+        if min_gain == 0:
+            published = sorted(path.name for path in set(snapshots.iterdir()) - set(before))
     stage.client.pause("sales.resort", True)
-    published = sorted(path.name for path in set(snapshots.iterdir()) - set(before))
-    assert published
+    assert states == {
+        0: {"recount": "success", "sort": "success"},
+        1: {"recount": "success", "sort": "skipped"},
+    }
     assert published[0] == f"v{len(before) + 1:06d}"
     assert len(loaded_facts()) == facts
 

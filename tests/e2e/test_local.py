@@ -6,7 +6,9 @@ import os
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,18 +72,47 @@ def test_status_says_whether_it_runs(tmp_path: Path) -> None:
 
 
 def test_a_process_that_took_over_an_old_id_is_not_ours() -> None:
-    me = local.Leader(os.getpid(), started=0.0)
-    assert not me.session_is_ours()
+    me = local.Leader.of(os.getpid())
+    assert me.session_is_ours()
+    assert not replace(me, started=0).session_is_ours()
+    assert not replace(me, boot="another").session_is_ours()
 
 
 def test_settings_of_another_airflow_do_not_reach_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "someone else's")
+    monkeypatch.setenv("AIRFLOW_CONFIG", "/etc/airflow/airflow.cfg")
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", "mysql://user@host/db")
     settings = local.LocalAirflow(tmp_path).environment(8080)
     assert settings["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
     assert "AIRFLOW__CORE__FERNET_KEY" not in settings
+    assert "AIRFLOW_CONFIG" not in settings
     assert settings["AIRFLOW_CONN_WAREHOUSE"] == "mysql://user@host/db"
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [
+        ({}, "127.0.0.1,localhost"),
+        ({"NO_PROXY": "a.example"}, "a.example,127.0.0.1,localhost"),
+        ({"no_proxy": "a.example, .b.example"}, "a.example, .b.example,127.0.0.1,localhost"),
+        ({"NO_PROXY": "*", "no_proxy": "*"}, "*"),
+    ],
+    ids=["unset", "capitals", "small letters", "all"],
+)
+def test_its_parts_reach_each_other_without_the_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], hosts: str
+) -> None:
+    for name in ("NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"http_proxy": "http://proxy.example:3128", **given}.items():
+        monkeypatch.setenv(name, value)
+    settings = local.LocalAirflow(tmp_path).environment(8080)
+    assert settings["http_proxy"] == "http://proxy.example:3128"
+    assert settings["NO_PROXY"] == settings["no_proxy"] == hosts
+    monkeypatch.setenv("no_proxy", settings["no_proxy"])
+    assert urllib.request.proxy_bypass("127.0.0.1:8080")
+    assert urllib.request.proxy_bypass("localhost")
 
 
 def test_it_listens_on_this_machine_only(tmp_path: Path) -> None:

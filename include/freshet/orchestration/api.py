@@ -12,10 +12,12 @@ import httpx
 from freshet.errors import FreshetError
 
 FINISHED = frozenset({"success", "failed"})
+ATTEMPTS = 3
+SECONDS_BETWEEN_ATTEMPTS = 1.0
 
 
 class AirflowError(FreshetError):
-    """A request that Airflow refused, or a run that failed."""
+    """A request that Airflow refused or did not answer, or a run that failed."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,12 @@ class AirflowClient:
         """One call of `/api/v2`, with a fresh token when the last one is missing or has expired."""
         if "Authorization" not in self._http.headers:
             self._log_in()
-        response = self._http.request(method, f"/api/v2/{path}", **kwargs)
+        # A request that starts something may have been heard although no answer came: it is made once.
+        attempts = 1 if method == "POST" else ATTEMPTS
+        response = self._send(method, f"/api/v2/{path}", attempts, **kwargs)
         if response.status_code == httpx.codes.UNAUTHORIZED:
             self._log_in()
-            response = self._http.request(method, f"/api/v2/{path}", **kwargs)
+            response = self._send(method, f"/api/v2/{path}", attempts, **kwargs)
         return response
 
     def call(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
@@ -59,8 +63,22 @@ class AirflowClient:
         answer: dict[str, Any] = response.json() if response.content else {}
         return answer
 
+    def _send(self, method: str, path: str, attempts: int, **kwargs: Any) -> httpx.Response:
+        """One exchange, tried again while attempts are left: an Airflow at work is slow at times."""
+        while True:
+            attempts -= 1
+            try:
+                return self._http.request(method, path, **kwargs)
+            except httpx.HTTPError as error:
+                if not attempts:
+                    raise AirflowError(
+                        f"Airflow at {self.url} does not answer ({error}): "
+                        "if it stays silent, run `make down`, then `make up`."
+                    ) from error
+            time.sleep(SECONDS_BETWEEN_ATTEMPTS)
+
     def _log_in(self) -> None:
-        response = self._http.post("/auth/token", json=self._login)
+        response = self._send("POST", "/auth/token", ATTEMPTS, json=self._login)
         if response.is_error:
             raise AirflowError(f"Airflow at {self.url} refused the login ({response.status_code}).")
         self._http.headers["Authorization"] = f"Bearer {response.json()['access_token']}"

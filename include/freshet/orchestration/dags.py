@@ -14,7 +14,7 @@ from freshet.orchestration.assets import facts_asset
 from freshet.orchestration.connections import connection_ids
 from freshet.orchestration.docs import SENTENCES, dag_docs
 from freshet.orchestration.operators import RUN_TIME_PARAM, SparkJobOperator
-from freshet.orchestration.params import enrich_params
+from freshet.orchestration.params import enrich_params, resort_params
 
 OWNER = "freshet"
 # A schedule counts from a start; none of the DAGs catches up, so any date in the past will do.
@@ -25,10 +25,11 @@ ENRICH_OPTIONS = {
     "--for": RUN_TIME_PARAM,
     "--until-idle": "until_idle",
     "--max-files": "max_files_per_batch",
+    "--trigger-interval": "trigger_interval",
 }
 # Beyond its run time, enrich needs time to start Spark and to finish its last micro-batch.
 ENRICH_GRACE = timedelta(minutes=30)
-VALIDATION_FAILED = {1: "The new facts did not pass validation; the log above says which and why."}
+VALIDATION_FAILED = {3: "The new facts did not pass validation; the log above says which and why."}
 TASK_TIMEOUT = timedelta(hours=6)
 # A validation that waits for a slot of the pool goes before the next run of an endless enrich.
 VALIDATE_PRIORITY = 10
@@ -98,8 +99,9 @@ def validate_dag(definition: Definition) -> DAG:
 
 
 def resort_dag(definition: Definition) -> DAG:
-    """On the definition's schedule and by hand: the keys counted again, snapshots in the new order."""
-    with _dag(definition, "resort", schedule=definition.resort.schedule) as dag:
+    """On the definition's schedule and by hand: the keys counted again, new snapshots where it pays."""
+    schedule = definition.resort.schedule
+    with _dag(definition, "resort", schedule=schedule, params=resort_params(definition)) as dag:
         counted = tasks.count.override(task_id="recount", **_limits())(definition.load)
         ranked = tasks.sort.override(outlets=tasks.snapshots(definition), **_limits())(definition.load)
         counted >> ranked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,16 @@ def run_demo(airflow: LocalAirflow) -> None:
     """
     definition = find_definition(LOAD)
     screen = Screen()
-    was_running = airflow.is_running()
-    with _started(airflow, screen, keep=was_running) as client:
+    with _running(airflow, screen) as is_ours, closing(airflow.client()) as client:
         demo = Demo(client, screen)
         demo.wait_for_dags()
-        demo.end_unfinished_runs(ours=not was_running)
+        demo.end_unfinished_runs(is_ours)
         screen.say(f"Emptying the load {LOAD}")
         reset(LOAD)
         demo.run_all()
     summary = Summary.read(definition)
     screen.show(summary.table())
-    for name, place in places(airflow, was_running):
+    for name, place in places(airflow, running=not is_ours):
         screen.show(f"{name:<10} {place}")
     problems = list(summary.problems())
     if problems:
@@ -71,15 +70,14 @@ def _index_page(data_docs: Path) -> Path:
 
 
 @contextmanager
-def _started(airflow: LocalAirflow, screen: Screen, keep: bool) -> Iterator[AirflowClient]:
+def _running(airflow: LocalAirflow, screen: Screen) -> Iterator[bool]:
+    """Airflow for the time of the block; whether it was started for it, and so is stopped after it."""
+    with screen.working("Starting Airflow"):
+        is_ours = airflow.start(screen.say)
     try:
-        with screen.working("Starting Airflow"):
-            airflow.start(screen.say)
-        client = airflow.client()
-        yield client
-        client.close()
+        yield is_ours
     finally:
-        if not keep:
+        if is_ours:
             airflow.stop(screen.say)
 
 

@@ -8,7 +8,7 @@ SENTENCES = {
     "provision": "fill the master tables, sample the stream, publish the first snapshots",
     "enrich": "join the stream with the master data and load the facts",
     "validate": "check the new facts and move the last good version",
-    "resort": "count the keys again and publish snapshots in the new order",
+    "resort": "count the keys again and publish new snapshots where it pays",
 }
 
 _DETAILS = {
@@ -33,10 +33,12 @@ writes Data Docs, and moves the *last good version* when all expectations hold. 
 stays where it was and the log names the failing rows; `freshet quarantine {load}` moves them to `parked`.
 """,
     "resort": """
-Publishes snapshots only; the enrich job takes them up at its next start.
+Publishes snapshots only; the enrich job takes them up with its next micro-batch.
 
 1. **recount** counts the keys in the facts.
-2. **sort** ranks the master rows by these counts and publishes an immutable snapshot of each lookup.
+2. **sort** ranks the master rows by these counts. It publishes the snapshot of a lookup when the master
+   rows have changed, or when the share of tuples served from memory would rise by the *Least gain*; when none
+   is worth it, the task is skipped. Its log tells both shares.
 """,
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -17,7 +18,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -48,17 +51,38 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Leader:
-    """The process that leads a component's session; its start time tells it from later ones of that id."""
+    """The process that leads a component's session; its start tells it from others that had or get its id."""
 
     pid: int
-    started: float
+    started: int | None
+    """In ticks since the boot; None when the process was gone before anybody looked."""
+    boot: str
+
+    @classmethod
+    def of(cls, pid: int) -> Leader:
+        """The leader that this process is."""
+        return cls(pid, sessions.start_ticks(pid), sessions.boot())
+
+    @classmethod
+    def from_clock(cls, pid: int, started: float) -> Leader:
+        """A leader as older versions wrote it down, with the time of its start by the clock."""
+        try:
+            is_ours = abs(psutil.Process(pid).create_time() - started) < 1
+        except psutil.NoSuchProcess:
+            is_ours = started > psutil.boot_time()
+        return cls.of(pid) if is_ours else cls(pid, None, "")
 
     def session_is_ours(self) -> bool:
         """Whether the session can still be ours: its leader is the same process, or is gone."""
+        return self.boot == sessions.boot() and sessions.start_ticks(self.pid) in (self.started, None)
+
+    def lives(self) -> bool:
+        """Whether the process itself is there, not only what it has started."""
         try:
-            return abs(psutil.Process(self.pid).create_time() - self.started) < 1
+            is_dead = psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
-            return self.started > psutil.boot_time()
+            return False
+        return not is_dead and self.session_is_ours()
 
 
 class LocalAirflow:
@@ -90,7 +114,10 @@ class LocalAirflow:
 
     def password(self) -> str:
         """The password of the user `admin`, made by Airflow at its first start."""
-        return str(json.loads(self.passwords_file.read_text())[USER])
+        try:
+            return str(json.loads(self.passwords_file.read_text())[USER])
+        except FileNotFoundError:
+            raise FreshetError("Airflow is still starting: it has no password yet. Try again soon.") from None
 
     def client(self) -> AirflowClient:
         return AirflowClient(self.url, USER, self.password())
@@ -98,39 +125,59 @@ class LocalAirflow:
     def how_to_log_in(self) -> str:
         return f"{self.url} (user {USER}, password {self.password()})"
 
-    def start(self, say: Say, port: int | None = None) -> None:
-        """Start every component and wait until all are healthy; nothing happens when it already runs."""
-        if self.is_running():
-            say("Airflow is already running")
-            return
-        require_free_space(self.home)
-        port = choose_port(port)
+    def start(self, say: Say, port: int | None = None) -> bool:
+        """Have every component running and healthy; whether this call has started them."""
+        with self._alone(say):
+            if self.is_running():
+                self._make_ready(say, self._has_ended)
+                say("Airflow is already running")
+                return False
+            require_free_space(self.home)
+            self._start(choose_port(port), say)
+            return True
+
+    def _start(self, port: int, say: Say) -> None:
         environment = self.environment(port)
         self.log_folder.mkdir(parents=True, exist_ok=True)
         self._prepare_database(environment, say)
         say(f"Starting Airflow on port {port}")
-        leaders = {name: self._launch(name, environment) for name in COMPONENTS}
-        self._write_state(port, leaders)
+        leaders: dict[str, Leader] = {}
         try:
-            self._wait_until_healthy(say)
-            client = self.client()
-            client.set_pool(SPARK_POOL, SPARK_POOL_SLOTS, SPARK_POOL_DESCRIPTION)
-            client.close()
+            # Ctrl-C interrupts the main thread only: what the other one launches, it also writes down.
+            with ThreadPoolExecutor(max_workers=1) as launcher:
+                launcher.submit(self._launch_all, port, environment, leaders).result()
+            self._make_ready(say, self._ended_while_starting)
         except BaseException:
-            self.stop(say)
+            self._end(leaders)
             raise
 
     def stop(self, say: Say) -> None:
         """End every process of every component; raises if one is left."""
-        leaders = self._leaders()
-        if not leaders:
-            say("Airflow is not running")
-            return
-        say("Stopping Airflow")
+        with self._alone(say):
+            leaders = self._leaders()
+            if not leaders:
+                say("Airflow is not running")
+                return
+            say("Stopping Airflow")
+            self._end(leaders)
+
+    @contextmanager
+    def _alone(self, say: Say) -> Iterator[None]:
+        """One start or stop at a time: the next one waits, and then sees what the last one has done."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with (self.home / "running.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("Airflow is being started or stopped by another command; waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _end(self, leaders: Mapping[str, Leader]) -> None:
         for name in COMPONENTS:
             if name in leaders:
                 sessions.end_session(leaders[name].pid, SECONDS_TO_STOP[name])
-        left = self._members()
+        left = sessions.members(leader.pid for leader in leaders.values())
         if left:
             pids = ", ".join(str(process.pid) for process in left)
             raise FreshetError(f"These processes of Airflow could not be ended: {pids}. End them by hand.")
@@ -138,7 +185,7 @@ class LocalAirflow:
 
     def environment(self, port: int) -> dict[str, str]:
         """The settings of every component; those the caller has for other Airflows do not reach them."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")}
+        inherited = {name: value for name, value in os.environ.items() if not is_airflow_setting(name)}
         url = f"http://{HOST}:{port}"
         master = os.environ.get("FRESHET_SPARK_MASTER", "local[*]")
         spark = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": "client"}}
@@ -148,6 +195,7 @@ class LocalAirflow:
         return {
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
             **inherited,
+            **without_proxy(inherited),
             "PATH": os.pathsep.join([bin_folder, os.environ.get("PATH", os.defpath)]),
             "FRESHET_HOME": str(freshet_home()),
             "FRESHET_LOADS": str(loads_folder()),
@@ -186,6 +234,12 @@ class LocalAirflow:
             raise FreshetError(f"Airflow could not create its database:\n{_tail(done.stdout + done.stderr)}")
         marker.write_text(wanted)
 
+    def _launch_all(self, port: int, environment: Mapping[str, str], leaders: dict[str, Leader]) -> None:
+        """Launch the components, each written down at once: `down` must find it whatever happens next."""
+        for name in COMPONENTS:
+            leaders[name] = self._launch(name, environment)
+            self._write_state(port, leaders)
+
     def _launch(self, name: str, environment: Mapping[str, str]) -> Leader:
         with (self.log_folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
@@ -197,14 +251,23 @@ class LocalAirflow:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return Leader(process.pid, psutil.Process(process.pid).create_time())
+        return Leader.of(process.pid)
 
-    def _wait_until_healthy(self, say: Say) -> None:
+    def _make_ready(self, say: Say, ended: Callable[[str], FreshetError]) -> None:
+        """Wait until Airflow can take requests, and give it what Freshet's tasks need."""
+        self._wait_until_healthy(say, ended)
+        client = self.client()
+        client.set_pool(SPARK_POOL, SPARK_POOL_SLOTS, SPARK_POOL_DESCRIPTION)
+        client.close()
+
+    def _wait_until_healthy(self, say: Say, ended: Callable[[str], FreshetError]) -> None:
+        """Wait for every component; `ended` is the error of one that is not there (any more)."""
         deadline = time.monotonic() + SECONDS_TO_START
         client = AirflowClient(self.url, USER, "")
         waiting_for: set[str] = set()
         while True:
-            self._refuse_dead_component()
+            for name in self._missing():
+                raise ended(name)
             health = client.health()
             unhealthy = {p for p in ("scheduler", "dag_processor") if health.get(p) != "healthy"}
             if health and not unhealthy and self.passwords_file.exists():
@@ -212,7 +275,8 @@ class LocalAirflow:
                 return
             if time.monotonic() > deadline:
                 raise FreshetError(
-                    f"Airflow was not healthy within {SECONDS_TO_START:.0f} s. Look into {self.log_folder}."
+                    f"Airflow was not healthy within {SECONDS_TO_START:.0f} s. Look into {self.log_folder}, "
+                    "or run `make down`, then `make up`."
                 )
             now_waiting_for = unhealthy if health else {"api-server"}
             if now_waiting_for != waiting_for:
@@ -220,13 +284,22 @@ class LocalAirflow:
                 waiting_for = now_waiting_for
             time.sleep(0.5)
 
-    def _refuse_dead_component(self) -> None:
-        for name, leader in self._leaders().items():
-            if not sessions.members([leader.pid]):
-                log = self.log_folder / f"{name}.log"
-                raise FreshetError(
-                    f"Airflow's {name} ended while starting. The end of {log}:\n{_tail(log.read_text())}"
-                )
+    def _missing(self) -> list[str]:
+        """The components that do not run."""
+        leaders = self._leaders()
+        return [name for name in COMPONENTS if name not in leaders or not leaders[name].lives()]
+
+    def _ended_while_starting(self, name: str) -> FreshetError:
+        log = self.log_folder / f"{name}.log"
+        return FreshetError(
+            f"Airflow's {name} ended while starting. The end of {log}:\n{_tail(log.read_text())}"
+        )
+
+    def _has_ended(self, name: str) -> FreshetError:
+        return FreshetError(
+            f"Airflow runs without its {name}, which has ended (see {self.log_folder / name}.log): "
+            "run `make down`, then `make up`."
+        )
 
     def _state(self) -> dict[str, object]:
         try:
@@ -236,15 +309,21 @@ class LocalAirflow:
         return state
 
     def _write_state(self, port: int, leaders: Mapping[str, Leader]) -> None:
+        """Write the state as a whole: half of it, on a full disk say, would hide what runs."""
         state = {"port": port, "components": {name: asdict(leader) for name, leader in leaders.items()}}
-        self.state_file.write_text(json.dumps(state, indent=2))
+        draft = self.state_file.with_suffix(".draft")
+        draft.write_text(json.dumps(state, indent=2))
+        draft.replace(self.state_file)
 
     def _leaders(self) -> dict[str, Leader]:
         if not self.state_file.exists():
             return {}
         components = self._state()["components"]
         assert isinstance(components, dict)
-        leaders = {name: Leader(**fields) for name, fields in components.items()}
+        leaders = {
+            name: Leader(**fields) if "boot" in fields else Leader.from_clock(**fields)
+            for name, fields in components.items()
+        }
         return {name: leader for name, leader in leaders.items() if leader.session_is_ours()}
 
     def _members(self) -> list[psutil.Process]:
@@ -254,6 +333,24 @@ class LocalAirflow:
 def loopback() -> str:
     """The name under which the components know this machine."""
     return HOST
+
+
+def is_airflow_setting(name: str) -> bool:
+    """Whether a variable is a setting of Airflow, or names the file of them."""
+    return name.startswith("AIRFLOW__") or name == "AIRFLOW_CONFIG"
+
+
+def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that keep what is for this machine from a proxy: tasks send the server their token."""
+    named = {name: environment.get(name, "").strip() for name in ("NO_PROXY", "no_proxy")}
+    # Programs read one of the two: one that was not set must not hide what the other says.
+    first = named["no_proxy"] or named["NO_PROXY"]
+    return {name: _with_this_machine(hosts or first) for name, hosts in named.items()}
+
+
+def _with_this_machine(hosts: str) -> str:
+    """Hosts to reach without a proxy; `*`, which means all of them, means it only by itself."""
+    return hosts if hosts == "*" else ",".join(filter(None, [hosts, HOST, "localhost"]))
 
 
 def airflow_command() -> list[str]:

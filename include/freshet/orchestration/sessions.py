@@ -1,5 +1,8 @@
 """Processes by session: every process that a component of the local Airflow started, and their end.
 
+Ids of processes are used again, so a leader is known by its start as well: in ticks since this boot, which a
+change of the system's clock leaves alone.
+
 A component leads its own session. Airflow's tasks and Spark's Python workers move into process groups of
 their own, but stay in the session, so the session finds them all and nothing else.
 """
@@ -11,8 +14,24 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 import psutil
+
+
+def boot() -> str:
+    """The id of the system's present run."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process was started, in clock ticks since the boot; None when there is none of that id."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # Its second field, the name, stands in brackets and may hold anything; the start is the 22nd.
+    return int(stat.rpartition(")")[2].split()[19])
 
 
 def members(sessions: Iterable[int]) -> list[psutil.Process]:

@@ -6,8 +6,10 @@ Each imports what it needs when it runs: a DAG file is parsed every few seconds.
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from airflow.sdk import Asset, task
+from airflow.sdk.exceptions import AirflowSkipException
 
 from freshet.config import Definition, find_definition
 from freshet.orchestration.assets import snapshot_asset
@@ -43,21 +45,27 @@ def count(load: str) -> None:
 
 
 @task
-def sort(load: str) -> dict[str, int]:
-    """Rank the master rows of each lookup by the last counts and publish the snapshots; their versions."""
+def sort(load: str, params: dict[str, Any] | None = None) -> dict[str, int]:
+    """Rank the master rows by the last counts and publish what is worth it; the new versions by lookup."""
     from freshet.home import LoadHome
-    from freshet.master.sort import sort_master
+    from freshet.sorting import ALWAYS, sort_lookup
 
     definition = find_definition(load)
-    versions = {}
+    min_gain = (params or {}).get("min_gain", ALWAYS)
+    published = {}
     with connections_of(definition):
         for lookup in definition.lookups:
             counts = LoadHome(load).counts(lookup.name)
-            versions[lookup.name] = sort_master(
-                definition, lookup, counts if counts.exists() else None, progress=log_progress
+            done = sort_lookup(
+                definition, lookup, counts if counts.exists() else None, min_gain, log_progress
             )
-            log.info("Published snapshot %d of the lookup %s", versions[lookup.name], lookup.name)
-    return versions
+            log.info("%s", done)
+            if done.published:
+                published[lookup.name] = done.version
+    if definition.lookups and not published:
+        # Skipped, so that nobody is told of snapshots that are not new.
+        raise AirflowSkipException("The snapshots are as good as new ones would be; none was published.")
+    return published
 
 
 def log_progress(step: str, done: int, total: int | None) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 
@@ -36,3 +38,21 @@ def test_ending_a_session_leaves_no_process_of_it_and_no_other_is_touched() -> N
     bystander.kill()
     bystander.wait()
     component.wait()
+
+
+def test_the_start_of_a_process_is_read_whatever_it_is_called(tmp_path: Path) -> None:
+    script = tmp_path / "a) b (c"
+    script.write_text("#!/bin/sh\nread line\n")
+    script.chmod(0o755)
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    with subprocess.Popen([script], stdin=subprocess.PIPE) as process:
+        started = sessions.start_ticks(process.pid)
+    assert started is not None
+    seconds = started / os.sysconf("SC_CLK_TCK")
+    assert before - 0.1 <= seconds <= time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def test_a_process_that_is_gone_has_no_start() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert sessions.start_ticks(process.pid) is None
