@@ -10,15 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from freshet.config import find_definition
+from freshet.errors import LoadStateError
 from freshet.home import embedded_database
-from freshet.master.sort import sort
+from freshet.sorting import sort
+from freshet.streaming.checkpoint import Checkpoint
+from freshet.streaming.plan import stream_id
 from freshet.streaming.session import spark_conf
+from freshet.streaming.tables import LoadTables, check_fit
 from tests.faults import oracle
 
 DRIVER = Path(__file__).with_name("driver.py")
 LOAD = "kills"
 LEASE_SECONDS = "3"
 RUN_TIMEOUT = 240
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For forty records Spark takes longer to compile its code than to run without."""
 
 DEFINITION = """
     load: kills
@@ -41,6 +47,8 @@ class Bench:
     """One load to be hurt."""
 
     home: Path
+    files: int
+    """Files of the stream; each is a micro-batch."""
     version: int = 0
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
@@ -75,7 +83,11 @@ class Bench:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start the job as Airflow does, by spark-submit, in a process group of its own."""
-        conf = [part for name, value in spark_conf().items() for part in ("--conf", f"{name}={value}")]
+        conf = [
+            part
+            for name, value in {**spark_conf(), **INTERPRETED}.items()
+            for part in ("--conf", f"{name}={value}")
+        ]
         command = [
             str(Path(sys.executable).with_name("spark-submit")),
             *("--master", "local[2]", *conf, str(DRIVER), "--load", LOAD, *arguments),
@@ -94,6 +106,20 @@ class Bench:
 
     def run(self, *arguments: str) -> int:
         return self.start(*arguments).wait(RUN_TIMEOUT)
+
+    def run_into(self, step: str, batch: int, kill: str) -> None:
+        """Run until the job is killed just before a step of a batch."""
+        reached = self.home / f"reached-{len(self.started)}"
+        code = self.run("--at", f"{step}:{batch}", "--do", kill, "--reached", str(reached))
+        assert code != 0 and reached.exists(), self.log()
+
+    def refused(self) -> str | None:
+        """What a run would be refused with when it starts, if it would be."""
+        try:
+            check_fit(Checkpoint(self.checkpoint), LoadTables(find_definition(LOAD)), stream_id(LOAD))
+        except LoadStateError as error:
+            return str(error)
+        return None
 
     def log(self, run: int = -1) -> str:
         return (self.home / f"run-{range(len(self.started))[run]}.log").read_text()

@@ -14,15 +14,17 @@ from tests.faults.bench import DEFINITION, Bench
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """A load with a stream of three files, or of as many as the test's indirect parameter says."""
+    files = getattr(request, "param", 3)
     loads = tmp_path / "definitions"
     loads.mkdir()
     (loads / "kills.yaml").write_text(textwrap.dedent(DEFINITION))
     monkeypatch.setenv("FRESHET_HOME", str(tmp_path))
     monkeypatch.setenv("FRESHET_LOADS", str(loads))
-    oracle.write_stream(tmp_path / "stream")
+    oracle.write_stream(tmp_path / "stream", files)
     _one_second_apart(tmp_path / "stream")
-    bench = Bench(tmp_path)
+    bench = Bench(tmp_path, files)
     yield bench
     for process in bench.started:
         if process.poll() is None:

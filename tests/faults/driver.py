@@ -1,10 +1,11 @@
 """The enrich job with a fault at a chosen step: spark-submit runs it in the place of jobs/enrich.py.
 
-    driver.py --load LOAD --at STEP:BATCH --do kill-group|kill-jvm|kill-python
+    driver.py --load LOAD --at STEP:BATCH --do kill-group|kill-jvm|kill-python --reached FILE
     driver.py --load LOAD --at STEP:BATCH --do hold --reached FILE --release FILE
 
-The steps are those the job announces to its listener, each just before it is taken:
-plan (before the plan), join (after it), facts, parked (between the two), ledger, commit (Spark's own).
+FILE is written when the step is reached, so that a driver that failed before does not pass for one that was
+hurt. The steps are those the job announces to its listener, each just before it is taken: plan (before the
+plan), join (after it), facts, parked (between the two), ledger, commit (Spark's own).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def arguments() -> argparse.Namespace:
 
 
 def fault(given: argparse.Namespace) -> None:
+    given.reached.write_text(str(os.getpid()))
     if given.do == "kill-group":
         os.killpg(0, signal.SIGKILL)
     elif given.do == "kill-python":
@@ -41,7 +43,6 @@ def fault(given: argparse.Namespace) -> None:
         os.kill(os.getppid(), signal.SIGKILL)  # spark-submit's JVM starts the Python driver
         time.sleep(5)  # its end must reach this process as an error, not as a return
     elif given.do == "hold":
-        given.reached.touch()
         while not given.release.exists():
             time.sleep(0.05)
 

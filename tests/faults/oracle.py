@@ -14,7 +14,6 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-FILES = 6
 LINES = 40
 KEYS = 24
 
@@ -49,9 +48,9 @@ def file_name(file: int) -> str:
     return f"part-{file}.json"
 
 
-def write_stream(folder: Path) -> None:
+def write_stream(folder: Path, files: int) -> None:
     folder.mkdir(parents=True)
-    for file in range(FILES):
+    for file in range(files):
         (folder / file_name(file)).write_text("\n".join(lines(file)) + "\n")
 
 
@@ -70,18 +69,19 @@ def expected(folder: Path, versions: dict[int, int]) -> Expected:
         uri = f"file://{folder / file_name(batch)}"
         for row, raw in enumerate(lines(batch)):
             position = f"0:{row}"
+            where = (f"{uri}#{position}", uri, position, raw, batch)
             try:
                 record = json.loads(raw)
-            except ValueError:
-                parked[uri, position, "malformed", None, None, raw, batch] += 1
+            except ValueError as error:
+                parked[*where, "malformed", None, None, f"not JSON: {error}"] += 1
                 continue
             key = record["product_id"]
             if key is None:
-                parked[uri, position, "null_key", "product", None, raw, batch] += 1
+                parked[*where, "null_key", "product", None, "product_id is null"] += 1
             elif key not in known:
-                parked[uri, position, "unmatched", "product", str(key), raw, batch] += 1
+                parked[*where, "unmatched", "product", str(key), None] += 1
             elif record["share"] == 0:
-                parked[uri, position, "derive_failed", None, None, raw, batch] += 1
+                parked[*where, "derive_failed", None, None, "part: quantity / share"] += 1
             else:
                 surrogate, price = known[key]
                 total = record["quantity"] * price
@@ -101,17 +101,27 @@ def loaded(warehouse: Path) -> Expected:
         ),
         Counter(
             (
+                _three_slashes(r["id"]),
                 _three_slashes(r["source_file"]),
-                r["source_position"],
-                r["reason"],
-                r["lookup"],
-                r["key"],
-                r["raw"],
-                r["_batch"],
+                *(
+                    r[name]
+                    for name in ("source_position", "raw", "_batch", "reason", "lookup", "key", "detail")
+                ),
             )
             for r in parked
         ),
     )
+
+
+def load_times(warehouse: Path) -> dict[int, set[object]]:
+    """The load times in the rows of each batch, over both tables."""
+    times: dict[int, set[object]] = {}
+    for table in ("facts", "parked"):
+        for row in (
+            DeltaTable(str(warehouse / table)).to_pyarrow_table(columns=["_batch", "_loaded_at"]).to_pylist()
+        ):
+            times.setdefault(row["_batch"], set()).add(row["_loaded_at"])
+    return times
 
 
 def _three_slashes(uri: str) -> str:

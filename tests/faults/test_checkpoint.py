@@ -18,7 +18,7 @@ def test_a_deleted_and_a_rolled_back_checkpoint_are_refused_and_the_restored_one
     bench: Bench,
 ) -> None:
     version = bench.publish()
-    late = bench.stream / oracle.file_name(oracle.FILES - 1)
+    late = bench.stream / oracle.file_name(bench.files - 1)
     hidden = bench.home / late.name
     late.rename(hidden)
     assert bench.run() == 0, bench.log()
@@ -40,12 +40,31 @@ def test_a_deleted_and_a_rolled_back_checkpoint_are_refused_and_the_restored_one
     shutil.rmtree(bench.checkpoint)
     shutil.copytree(after, bench.checkpoint)
     assert bench.run() == 0, bench.log()
-    assert_exact(bench, dict.fromkeys(range(oracle.FILES), version))
+    assert_exact(bench, dict.fromkeys(range(bench.files), version))
 
 
-def test_deleted_tables_are_refused(bench: Bench) -> None:
+@pytest.mark.parametrize("bench", [1], indirect=True, ids=["1-file"])
+def test_what_was_deleted_beside_the_rest_is_refused_and_named(bench: Bench) -> None:
+    """Whatever is gone, going on would lose records or load them twice."""
     bench.publish()
     assert bench.run() == 0, bench.log()
-    shutil.rmtree(bench.warehouse / "parked")
-    assert bench.run() == 1
-    assert "ends at batch -1" in bench.log() or "deleted or rolled back" in bench.log()
+    state = bench.home / "loads" / "kills"
+    for gone, told in {
+        bench.warehouse / "facts": "has given batch 0 to facts, but the table",
+        bench.warehouse / "parked": "has given batch 0 to parked, but the table",
+        bench.warehouse / "batches": "has no batch: tables were deleted or rolled back",
+        bench.warehouse: "has no batch: tables were deleted or rolled back",
+        state / "stream.json": "stream.json was deleted or replaced",
+        state: "stream.json was deleted or replaced",
+    }.items():
+        hidden = bench.home / "hidden"
+        gone.rename(hidden)
+        if gone == state:
+            bench.publish()
+        error = bench.refused()
+        assert error and told in error and "freshet reset kills" in error
+        if gone.is_dir():
+            shutil.rmtree(gone)
+        gone.unlink(missing_ok=True)
+        hidden.rename(gone)
+    assert bench.refused() is None
