@@ -32,7 +32,7 @@ down: ## Stop Airflow completely
 
 .PHONY: test
 test: setup ## Run all tests but the long ones
-	@$(ENV) && pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
+	@$(ENV) && pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
 
 .PHONY: faults
 faults: setup ## Run the long kill tests

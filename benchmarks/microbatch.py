@@ -80,7 +80,7 @@ def main() -> None:
 def run(given: argparse.Namespace, home: Path) -> None:
     from freshet.config import find_definition
     from freshet.master.snapshot import latest, open_snapshot, snapshot_path
-    from freshet.master.sort import sort
+    from freshet.sorting import sort
     from freshet.streaming.session import build_session
 
     make_master(home, given.rows)
