@@ -71,33 +71,34 @@ def _count_facts(
     database: duckdb.DuckDBPyConnection, definition: Definition, lookup: Lookup, path: Path
 ) -> bool:
     table = DeltaTable(str(path))
-    files = _newest_files(table, path)
-    if not files:
+    files = _newest_files(table)
+    if not files.num_rows:
         return False
     # Facts that were loaded under an earlier definition lack the columns that are new in this one.
     loaded = {field.name for field in table.schema().fields}
     columns = [name for name in definition.facts.columns if name in loaded]
     if lookup.stream_key in columns:
-        _count(database, "frequency/facts_by_key", files, column=lookup.stream_key)
+        _count_values(database, path, files, lookup.stream_key)
+        database.execute(query("frequency/counts_by_key"))
         return True
     for added in (name for name in lookup.add if name in columns):
         if _map_to_keys(database, definition, lookup, lookup.add[added]):
-            _count(database, "frequency/facts_by_added", files, column=added)
+            _count_values(database, path, files, added)
+            database.execute(query("frequency/counts_by_added"))
             return True
     return False
 
 
-def _newest_files(table: DeltaTable, path: Path) -> list[str]:
-    """The fact table's newest files, as many as hold a bounded number of rows."""
+def _newest_files(table: DeltaTable) -> pa.Table:
+    """What the log says of the fact table's newest files, as many as hold a bounded number of rows."""
     actions = pa.table(table.get_add_actions(flatten=True)).sort_by([("modification_time", "descending")])
-    chosen: list[str] = []
-    rows = 0
-    for name, records in zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True):
+    chosen = rows = 0
+    for records in actions["num_records"].to_pylist():
         if rows >= MOST_FACTS:
             break
-        chosen.append(str(path / unquote(name)))  # the log has them as URLs
+        chosen += 1
         rows += records or 0
-    return chosen
+    return actions.slice(0, chosen)
 
 
 def _map_to_keys(
@@ -124,8 +125,17 @@ def _map_to_keys(
     return rows == values
 
 
-def _count(database: duckdb.DuckDBPyConnection, name: str, files: list[str], column: str) -> None:
-    database.execute(query(name, column=duckdb_name(column)), [files])
+def _count_values(database: duckdb.DuckDBPyConnection, path: Path, files: pa.Table, column: str) -> None:
+    """Count how many facts have each value of a column: in the files, or in the log if it partitions them."""
+    partition = f"partition.{column}"
+    if partition in files.column_names:  # then it is not in the files
+        known = files.select([partition, "num_records"]).rename_columns(["value", "rows"])
+        database.register("files", known)
+        database.execute(query("frequency/values_of_partitions"))
+        database.unregister("files")
+    else:
+        paths = [str(path / unquote(name)) for name in files["path"].to_pylist()]  # the log has them as URLs
+        database.execute(query("frequency/values_of_files", column=duckdb_name(column)), [paths])
 
 
 def _from_stream(database: duckdb.DuckDBPyConnection, definition: Definition, lookup: Lookup) -> str | None:
@@ -146,6 +156,5 @@ def _write(database: duckdb.DuckDBPyConnection, target: Path, source: str) -> No
 
 
 def _row(database: duckdb.DuckDBPyConnection, statement: str) -> tuple[int, int]:
-    row = database.execute(statement).fetchone()
-    assert row is not None
+    (row,) = database.execute(statement).fetchall()  # all: nothing can be registered beside an open result
     return row[0], row[1]

@@ -1,0 +1,1 @@
+CREATE VIEW counts AS SELECT value AS key, count FROM counted;
