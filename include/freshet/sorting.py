@@ -14,6 +14,7 @@ from freshet.errors import SnapshotError
 from freshet.frequency.count import count_keys
 from freshet.joins.registry import join_type
 from freshet.master.contents import CONTENTS
+from freshet.master.retention import retain
 from freshet.master.snapshot import SnapshotStore, latest, open_snapshot, snapshot_path
 from freshet.master.sort import RankedMaster, ranked_master
 from freshet.progress import Progress, silent
@@ -66,6 +67,7 @@ def sort_lookup(
         shares = f"the hot part serves {now:.1%} of the stream and could serve {possible:.1%}"
         if possible - now >= min_gain:
             return Sorted(lookup.name, ranked.publish(), True, shares)
+        retain(definition.load, lookup.name)  # publishing would have done so
         return Sorted(lookup.name, version, False, f"{shares}; that gains less than {min_gain:.1%}")
 
 

@@ -160,3 +160,13 @@ def test_sorting_again_and_again_keeps_a_bounded_number(monkeypatch: pytest.Monk
     for _ in range(3):
         sort(load_with())
     assert kept() == [7, 8, 9]
+
+
+def test_a_sort_that_publishes_nothing_retires_old_versions_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    sqlite_table("CREATE TABLE items (id BIGINT PRIMARY KEY, price DECIMAL(10,2))", [(1, 2)])
+    sort(load_with())
+    assert kept() == [1, 2, 3, 4, 5, 6, 7], "the grace period is not over"
+    monkeypatch.setattr(retain, "__kwdefaults__", {"keep": 3, "grace_seconds": 0.0, "now": None})
+    (done,) = sort(load_with(), min_gain=1.0)
+    assert not done.published
+    assert kept() == [5, 6, 7]
