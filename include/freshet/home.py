@@ -116,6 +116,14 @@ class LoadHome:
         return self.state / "validation"
 
     @property
+    def validation_lock(self) -> Path:
+        """The lock that lets one validation, quarantine or reset of the load work at a time.
+
+        It lies outside what a reset deletes: held there, a deleted lock would no longer keep anybody out.
+        """
+        return self.state / "validation.lock"
+
+    @property
     def last_good(self) -> Path:
         return self.validation / "last_good.json"
 

@@ -13,8 +13,6 @@ from freshet.config.names import LOAD
 from freshet.errors import LoadStateError
 from freshet.home import LoadHome
 
-VALIDATION_LOCK = "state.lock"
-"""The name of quality's own lock, which cannot be imported without importing Spark."""
 KEPT = "snapshots, key counts, master tables and the stream's files"
 
 
@@ -53,7 +51,7 @@ def reset(load: str) -> list[Path]:
 @contextmanager
 def _validation_at_rest(load: str) -> Iterator[None]:
     """Refuse while a validation is at work: it would move the last good version of a table that is gone."""
-    file = LoadHome(load).validation / VALIDATION_LOCK
+    file = LoadHome(load).validation_lock
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as lock:
         try:

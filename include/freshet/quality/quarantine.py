@@ -73,15 +73,10 @@ class Pending:
     rows: int
 
 
-def state_lock(load: str) -> Path:
-    """The lock that lets one validation or quarantine of a load work at a time."""
-    return LoadHome(load).validation / "state.lock"
-
-
 def quarantine(definition: Definition, spark: SparkSession, progress: Progress | None = None) -> int:
     """Move the rows that failed the last validation to the parked table; how many."""
     progress = progress or silent
-    with locked(state_lock(definition.load)):
+    with locked(LoadHome(definition.load).validation_lock):
         finished = finish_quarantine(definition, spark, progress)
         if finished is not None:
             return finished

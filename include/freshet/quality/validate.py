@@ -32,7 +32,7 @@ from freshet.quality.ledger import Ledger, ledger_frame, read_ledger
 from freshet.quality.newrows import NewRows, Survey
 from freshet.quality.pointer import LastGood, move_last_good, read_last_good
 from freshet.quality.prepare import Prepared, prepare
-from freshet.quality.quarantine import finish_quarantine, state_lock
+from freshet.quality.quarantine import finish_quarantine
 from freshet.quality.result import ExpectationResult, ValidationResult, keep_result
 from freshet.quality.unique import EventIds
 
@@ -46,7 +46,7 @@ def validate(
     definition: Definition, spark: SparkSession, progress: Progress | None = None
 ) -> ValidationResult:
     """Validate what is new in the fact table; on success readers get it, on failure the rows are named."""
-    with locked(state_lock(definition.load)):
+    with locked(LoadHome(definition.load).validation_lock):
         finish_quarantine(definition, spark)
         return Validation(definition, spark, progress or silent).run()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import time
 from pathlib import Path
@@ -66,14 +67,34 @@ def test_it_refuses_while_a_driver_holds_the_lease(run: Run, loaded: LoadHome) -
 
 def test_it_refuses_while_a_validation_is_at_work(run: Run, validated: LoadHome) -> None:
     from freshet.quality.files import locked
-    from freshet.quality.quarantine import state_lock
 
-    with locked(state_lock("sales")):
+    with locked(validated.validation_lock):
         result = run("reset", "sales", "--yes")
     assert result.exit_code == 1
     assert "A validation or quarantine of load 'sales' is at work" in result.stderr
     assert validated.warehouse.exists()
     assert run("reset", "sales", "--yes").exit_code == 0
+
+
+def test_a_validation_that_starts_meanwhile_waits(
+    validated: LoadHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[bool] = []
+    delete = shutil.rmtree
+
+    def look_and_delete(path: Path) -> None:
+        validated.validation_lock.parent.mkdir(parents=True, exist_ok=True)  # as a validation does
+        with validated.validation_lock.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.append(False)
+            except BlockingIOError:
+                held.append(True)
+        delete(path)
+
+    monkeypatch.setattr(shutil, "rmtree", look_and_delete)
+    targets = reset("sales")
+    assert held == [True] * (len(targets) - 1), "for each folder; the stream's id is a file"
 
 
 def test_a_lease_that_has_run_out_does_not_hinder_it(run: Run, loaded: LoadHome) -> None:
