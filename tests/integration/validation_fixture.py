@@ -18,7 +18,7 @@ from freshet.config import Definition
 from freshet.home import LoadHome
 from freshet.master.publish import SnapshotWriter
 from freshet.quality.pointer import LastGood, move_last_good
-from freshet.streaming.tables import BATCHES_SCHEMA, PARKED_SCHEMA
+from freshet.streaming.tables import BATCHES_COLUMNS, PARKED_COLUMNS
 
 STREAM_ID = "stream-under-test"
 LOADED_AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -161,7 +161,7 @@ class Load:
 
     def park(self, count: int, batch: int) -> None:
         rows = [{"id": f"file#{batch}:{n}", "reason": "unmatched", "_batch": batch} for n in range(count)]
-        append(self.home.parked, PARKED_SCHEMA, rows, batch)
+        append(self.home.parked, as_ddl(PARKED_COLUMNS), rows, batch)
 
     def record(self, batch: int, facts: int, parked: int = 0, **other: Any) -> None:
         """Write the ledger's row of a batch; `other` plants what is wrong."""
@@ -177,7 +177,7 @@ class Load:
             "balanced": True,
             **other,
         }
-        append(self.home.batches, BATCHES_SCHEMA, [row], batch)
+        append(self.home.batches, as_ddl(BATCHES_COLUMNS), [row], batch)
 
     def trust(self) -> None:
         """Take everything loaded so far for validated."""
@@ -196,6 +196,10 @@ class Load:
     def _rows(self, table: Path) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
         return rows
+
+
+def as_ddl(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {ddl}" for name, ddl in columns.items())
 
 
 def append(

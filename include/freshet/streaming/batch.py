@@ -30,7 +30,7 @@ from freshet.streaming.ledger import Tally, ledger_row
 from freshet.streaming.plan import Plan, is_current, read_damaged, read_plan, settle_damaged
 from freshet.streaming.planning import Planner
 from freshet.streaming.rows import fact_rows, kept_columns, parked_files, parked_rows
-from freshet.streaming.tables import BATCHES_SCHEMA, LoadTables, append, carrying
+from freshet.streaming.tables import LoadTables, append, append_row, carrying
 from freshet.streaming.task import partition_task, spark_schema
 from freshet.streaming.transactions import Commit, find_commit
 from freshet.streaming.worker import FACT, PARKED, REFUSED
@@ -78,7 +78,8 @@ class BatchLoader:
             joined.unpersist()
         self.step("ledger", batch)
         row = ledger_row(plan, tally, facts, parked, started, clock.laps)
-        self._append(lambda: self.spark.createDataFrame([row], BATCHES_SCHEMA), self.tables.batches, plan, 1)
+        ledger = self.tables.batches
+        self._append(lambda: append_row(row, ledger, self.stream_id, batch), ledger, plan, 1)
         self.step("commit", batch)
         return row
 
@@ -142,7 +143,8 @@ class BatchLoader:
         for group in groups.collect():
             if group["_kind"] == FACT:
                 tally.facts = group["rows"]
-                tally.max_event_time = group["newest"]
+                # PySpark hands timestamps over without a zone, in the driver's local time.
+                tally.max_event_time = group["newest"] and group["newest"].astimezone(UTC)
             elif group["_kind"] == PARKED:
                 tally.parked_by_reason[group["_reason"]] = group["rows"]
             elif group["_kind"] == REFUSED:
@@ -175,23 +177,25 @@ class BatchLoader:
             )
 
     def _append_facts(self, joined: DataFrame, tally: Tally, plan: Plan) -> Commit | None:
-        return self._append(
-            lambda: fact_rows(joined, self.definition, plan), self.tables.facts, plan, tally.facts
-        )
+        def write() -> Commit:
+            facts = fact_rows(joined, self.definition, plan)
+            return append(facts, self.tables.facts, self.stream_id, plan.batch)
+
+        return self._append(write, self.tables.facts, plan, tally.facts)
 
     def _append_parked(
         self, joined: DataFrame, tally: Tally, plan: Plan, refused: Mapping[str, str]
     ) -> Commit | None:
-        def parked() -> DataFrame:
-            rows = parked_rows(joined, self.definition, plan)
-            return rows.unionByName(parked_files(self.spark, refused, plan)) if refused else rows
+        def write() -> Commit:
+            parked = parked_rows(joined, self.definition, plan)
+            if refused:
+                parked = parked.unionByName(parked_files(self.spark, refused, plan))
+            return append(parked, self.tables.parked, self.stream_id, plan.batch)
 
-        return self._append(parked, self.tables.parked, plan, tally.parked)
+        return self._append(write, self.tables.parked, plan, tally.parked)
 
-    def _append(
-        self, make_frame: Callable[[], DataFrame], table: Path, plan: Plan, rows: int
-    ) -> Commit | None:
-        """Append so many rows to a table, unless it carries the batch; the commit, if there is one."""
+    def _append(self, write: Callable[[], Commit], table: Path, plan: Plan, rows: int) -> Commit | None:
+        """Have so many rows appended to a table, unless it carries the batch; the commit, if there is one."""
         load, batch = self.definition.load, plan.batch
         if not is_current(load, self.stream_id):
             raise LoadStateError(
@@ -202,10 +206,7 @@ class BatchLoader:
                 f"Batch {batch} of load {load!r} was given another plan while this driver was loading it; "
                 "this driver stops. Run enrich again."
             )
-        if rows:
-            commit: Commit | None = append(make_frame(), table, self.stream_id, batch)
-        else:
-            commit = find_commit(table, self.stream_id, batch)
+        commit = write() if rows else find_commit(table, self.stream_id, batch)
         written = commit.rows if commit else 0
         if written != rows:
             raise LoadStateError(

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 LEAST_MEMORY = 1024
 TIME_ZONE = "spark.sql.session.timeZone"
+SMALL_BATCHES = {"spark.sql.adaptive.enabled": "false"}
+"""Planning a query anew between its stages costs a micro-batch more than it can gain."""
 OTHER_DRIVER = ("CONCURRENT_STREAM_LOG_UPDATE", "SparkConcurrentModificationException")
 """What Spark says when another query writes the same checkpoint, in its logs or when it starts."""
 WORKER_ERROR = re.compile(r"^freshet\.errors\.\w+: (.+?)\.?$", re.MULTILINE)
@@ -216,7 +218,7 @@ class Run:
 
     def _stream(self, planner: Planner, only_one: bool = False) -> int:
         """Run the streaming query once; the number of batches it loaded comes back."""
-        for name, value in {**planner.splits, TIME_ZONE: planner.time_zone}.items():
+        for name, value in {**planner.splits, **SMALL_BATCHES, TIME_ZONE: planner.time_zone}.items():
             self.spark.conf.set(name, value)
         return Query(self, BatchLoader(self.spark, planner, self.listener), only_one).run()
 

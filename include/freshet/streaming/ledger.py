@@ -113,7 +113,4 @@ def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _age(moment: datetime, event: datetime | None) -> float | None:
-    if event is None:
-        return None
-    # PySpark hands timestamps over without a zone, in the driver's local time.
-    return (moment - event.astimezone(UTC)).total_seconds()
+    return None if event is None else (moment - event).total_seconds()

@@ -1,58 +1,73 @@
-"""The Delta tables of a load: their schemas, their creation, appends that happen exactly once."""
+"""The Delta tables of a load: their schemas, their creation, appends that happen exactly once.
+
+Spark writes the rows of a batch. What needs no cluster, making a table and appending the ledger's one row, is
+done by delta-rs in this process: milliseconds, where a commit through Spark is a handful of Spark jobs.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkDeltaTable
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from freshet.config import Definition
+from freshet.config.types import to_arrow
 from freshet.delta import open_table, read_rows
 from freshet.errors import LoadStateError
 from freshet.home import LoadHome
 from freshet.streaming.checkpoint import NONE, Checkpoint
-from freshet.streaming.transactions import Commit, find_commit, last_transaction
+from freshet.streaming.transactions import Commit, find_commit, last_batch, last_transaction
 
 FACT_COLUMNS = "_batch bigint, _loaded_at timestamp"
 """What Freshet adds to the columns of the definition."""
 
-PARKED_SCHEMA = """
-    id string, reason string, lookup string, key string, detail string,
-    source_file string, source_position string, raw string,
-    _batch bigint, _loaded_at timestamp
-"""
+PARKED_COLUMNS = {
+    **dict.fromkeys(
+        ("id", "reason", "lookup", "key", "detail", "source_file", "source_position", "raw"), "string"
+    ),
+    "_batch": "bigint",
+    "_loaded_at": "timestamp",
+}
 
-BATCHES_SCHEMA = """
-    batch bigint, stream_id string, started_at timestamp, finished_at timestamp, loaded_at timestamp,
-    rows_in bigint, facts bigint, parked bigint, parked_by_reason map<string,bigint>,
-    waiting_before bigint, waiting_after bigint, balanced boolean,
-    seconds double, seconds_by_phase map<string,double>, rate double,
-    facts_version bigint, parked_version bigint,
-    max_event_time timestamp, freshness_seconds double, shift_score double,
-    code_version string, offsets_digest string, tasks int,
-    lookups array<struct<
-        name string, algorithm string, memory bigint, snapshot bigint,
-        tuples_in bigint, joined bigint, unmatched bigint, hot bigint, cold bigint,
-        iterations bigint, page_reads bigint, bytes_read bigint, evictions bigint,
-        peak_bytes bigint, memory_by_component map<string,bigint>, outside_by_component map<string,bigint>,
-        seconds double, seconds_by_phase map<string,double>>>
-"""
+BATCHES_COLUMNS = {
+    "batch": "bigint",
+    "stream_id": "string",
+    **dict.fromkeys(("started_at", "finished_at", "loaded_at"), "timestamp"),
+    **dict.fromkeys(("rows_in", "facts", "parked"), "bigint"),
+    "parked_by_reason": "map<string,bigint>",
+    **dict.fromkeys(("waiting_before", "waiting_after"), "bigint"),
+    "balanced": "boolean",
+    "seconds": "double",
+    "seconds_by_phase": "map<string,double>",
+    "rate": "double",
+    **dict.fromkeys(("facts_version", "parked_version"), "bigint"),
+    "max_event_time": "timestamp",
+    **dict.fromkeys(("freshness_seconds", "shift_score"), "double"),
+    **dict.fromkeys(("code_version", "offsets_digest"), "string"),
+    "tasks": "int",
+    "lookups": """array<struct<
+        name: string, algorithm: string, memory: bigint, snapshot: bigint,
+        tuples_in: bigint, joined: bigint, unmatched: bigint, hot: bigint, cold: bigint,
+        iterations: bigint, page_reads: bigint, bytes_read: bigint, evictions: bigint,
+        peak_bytes: bigint, memory_by_component: map<string,bigint>,
+        outside_by_component: map<string,bigint>,
+        seconds: double, seconds_by_phase: map<string,double>>>""",
+}
 
 RACE_ERRORS = (
     "ConcurrentTransaction",
     "ConcurrentAppend",
     "MetadataChanged",
     "ProtocolChanged",
-    "ALREADY_EXISTS",
-    "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",  # the other driver's first commit is not there yet
+    "Failed to commit transaction",  # delta-rs
 )
 RACE_ATTEMPTS = 5
 
@@ -74,9 +89,10 @@ class LoadTables:
 
     def create(self, spark: SparkSession, facts: StructType) -> None:
         """Create the tables that are not there; let the fact table take up new columns."""
-        _create(spark, self.facts, facts, self.partition_by)
-        _create(spark, self.parked, _from_ddl(PARKED_SCHEMA))
-        _create(spark, self.batches, _from_ddl(BATCHES_SCHEMA))
+        nullable = StructType([StructField(field.name, field.dataType, True) for field in facts])
+        _create(self.facts, Schema.from_json(nullable.json()), self.partition_by)
+        _create(self.parked, _schema(PARKED_COLUMNS))
+        _create(self.batches, _schema(BATCHES_COLUMNS))
         self._evolve(spark, facts)
 
     def _evolve(self, spark: SparkSession, wanted: StructType) -> None:
@@ -144,7 +160,26 @@ def append(frame: DataFrame, table: Path, stream_id: str, batch: int) -> Commit:
         .option("txnAppId", stream_id)
         .option("txnVersion", str(batch))
     )
-    _through_races(lambda: writer.save(str(table)))
+    return _append_once(lambda: writer.save(str(table)), table, stream_id, batch)
+
+
+def append_row(row: Mapping[str, Any], table: Path, stream_id: str, batch: int) -> Commit:
+    """Append a batch's one row to a table unless the table carries it; the commit that does comes back."""
+
+    def write() -> None:
+        # Of two writers of one transaction delta-rs lets the second fail, who then finds it carried.
+        found = DeltaTable(str(table))
+        if last_batch(found, stream_id) < batch:
+            rows = pa.Table.from_pylist([dict(row)], pa.schema(found.schema().to_arrow()))
+            once = CommitProperties(app_transactions=[Transaction(stream_id, batch)])
+            write_deltalake(found, rows, mode="append", commit_properties=once)
+
+    return _append_once(write, table, stream_id, batch)
+
+
+def _append_once(write: Callable[[], None], table: Path, stream_id: str, batch: int) -> Commit:
+    if last_transaction(table, stream_id) < batch:
+        _through_races(write)
     commit = find_commit(table, stream_id, batch)
     if commit is None:
         raise LoadStateError(
@@ -215,17 +250,20 @@ def _check_ledger(tables: LoadTables, carried: dict[str, int], ledger: list[dict
             )
 
 
-def _create(spark: SparkSession, path: Path, schema: StructType, partition_by: tuple[str, ...] = ()) -> None:
-    if open_table(path) is not None:
-        return
-    nullable = StructType([StructField(field.name, field.dataType, True) for field in schema])
-    builder = SparkDeltaTable.createIfNotExists(spark).location(str(path)).addColumns(nullable)
+def _create(path: Path, schema: Schema, partition_by: tuple[str, ...] = ()) -> None:
     # Validation finds a batch's files by the statistics of `_batch`; Delta leaves those of later columns out.
-    builder = builder.property("delta.dataSkippingNumIndexedCols", "-1")
+    properties = {"delta.dataSkippingNumIndexedCols": "-1"}
     if partition_by:
         # A folder named after a value would be too long for the file system if the value is a long text.
-        builder = builder.partitionedBy(*partition_by).property("delta.randomizeFilePrefixes", "true")
-    _through_races(builder.execute)
+        properties["delta.randomizeFilePrefixes"] = "true"
+    DeltaTable.create(
+        str(path),
+        schema,
+        mode="ignore",
+        partition_by=list(partition_by),
+        configuration=properties,
+        raise_if_key_not_exists=False,  # it knows the properties of its own only
+    )
 
 
 def _enable_types(spark: SparkSession, path: Path, added: StructType) -> None:
@@ -235,10 +273,8 @@ def _enable_types(spark: SparkSession, path: Path, added: StructType) -> None:
         _through_races(lambda: table.addFeatureSupport("timestampNtz"))
 
 
-def _from_ddl(ddl: str) -> StructType:
-    schema = StructType.fromDDL(ddl)
-    assert isinstance(schema, StructType)
-    return schema
+def _schema(columns: Mapping[str, str]) -> Schema:
+    return Schema.from_arrow(pa.schema([(name, to_arrow(ddl)) for name, ddl in columns.items()]))
 
 
 def _through_races(action: Callable[[], object]) -> None:

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from deltalake import DeltaTable
+
 from freshet.delta import open_table
 from freshet.streaming.checkpoint import NONE
 
@@ -21,7 +23,12 @@ class Commit:
 def last_transaction(table: Path, stream_id: str) -> int:
     """The last batch of the stream that the table carries, or NONE."""
     found = open_table(table)
-    last = found.transaction_version(stream_id) if found else None
+    return last_batch(found, stream_id) if found else NONE
+
+
+def last_batch(table: DeltaTable, stream_id: str) -> int:
+    """The last batch of the stream that an opened table carries, or NONE."""
+    last = table.transaction_version(stream_id)
     return NONE if last is None else int(last)
 
 
