@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,9 +47,8 @@ def jars() -> list[Path]:
 
 
 def _spark_jars() -> Path:
-    import pyspark
-
-    return Path(pyspark.__file__).parent / "jars"
+    # Not from where pyspark is imported: under spark-submit that is an archive without the jars.
+    return Path(str(distribution("pyspark").locate_file("pyspark/jars")))
 
 
 def _artifact(file: str) -> str:
