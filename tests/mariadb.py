@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
@@ -69,41 +70,59 @@ def _which() -> str | None:
 
 
 def _installed() -> str:
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+    root = _as_root()
+    if root is None or shutil.which("apt-get") is None:
         pytest.fail(
-            "The tests with MariaDB need its server, which cannot be installed without root and apt-get. "
-            "Install it with `sudo apt-get install mariadb-server` and run the tests again.",
+            "The tests with MariaDB need its server, which cannot be installed without apt-get and the "
+            "right to use it. Install it with `sudo apt-get install mariadb-server` and run the tests again.",
             pytrace=False,
         )
-    failure = _apt_get("install", "--no-install-recommends", "mariadb-server")
-    if failure:
-        _apt_get("update")
-        failure = _apt_get("install", "--no-install-recommends", "mariadb-server")
+    with _starting_nothing(root):
+        failure = _apt_get(root, "install", "--no-install-recommends", "mariadb-server")
+        if failure:
+            _apt_get(root, "update")
+            failure = _apt_get(root, "install", "--no-install-recommends", "mariadb-server")
     found = _which()
     if found is None:
         pytest.fail(f"MariaDB could not be installed with apt-get: {failure}", pytrace=False)
     return found
 
 
-def _apt_get(*arguments: str) -> str:
-    """Run apt-get without starting any service; the end of its output if it failed."""
+def _as_root() -> list[str] | None:
+    """What runs a command as root, as in tools/lib.sh: nothing for root, else sudo if it asks nothing."""
+    if os.geteuid() == 0:
+        return []
+    if shutil.which("sudo") is None:
+        return None
+    allowed = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False)
+    return ["sudo", "-n"] if allowed.returncode == 0 else None
+
+
+@contextmanager
+def _starting_nothing(root: Sequence[str]) -> Iterator[None]:
+    """Keep the packages that are installed meanwhile from starting services."""
+    if _POLICY.exists():
+        yield
+        return
     # Debian asks this program before it starts a service that was just installed; 101 says no.
-    forbidding = not _POLICY.exists()
-    if forbidding:
-        _POLICY.write_text("#!/bin/sh\nexit 101\n")
-        _POLICY.chmod(0o755)
+    script = b"#!/bin/sh\nexit 101\n"
+    subprocess.run([*root, "install", "-m", "755", "/dev/stdin", _POLICY], input=script, check=True)
     try:
-        done = subprocess.run(
-            ["apt-get", "-y", "-q", *arguments],
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        yield
     finally:
-        if forbidding:
-            _POLICY.unlink()
+        subprocess.run([*root, "rm", "-f", _POLICY], check=True)
+
+
+def _apt_get(root: Sequence[str], *arguments: str) -> str:
+    """Run apt-get; the end of its output if it failed."""
+    waiting = ["-o", "DPkg::Lock::Timeout=300"]  # another apt may be at work
+    done = subprocess.run(
+        [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-q", *waiting, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     return "" if done.returncode == 0 else (done.stdout + done.stderr)[-1000:]
 
 
