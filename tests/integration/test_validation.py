@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -62,9 +64,22 @@ def run_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession
     return run
 
 
-def documented_snippets() -> list[str]:
-    text = (PROJECT / "docs" / "validation.md").read_text()
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+def snippets(document: str) -> list[str]:
+    """The Python in a document."""
+    return re.findall(r"```python\n(.*?)```", (PROJECT / document).read_text(), re.DOTALL)
+
+
+def readme_snippets(load: Load) -> list[str]:
+    """The README's, with the table and a column of this load, relative to the working folder as there."""
+    ours = {
+        ".freshet/warehouse/orders/order_facts": os.path.relpath(load.facts_path),
+        "customer_segment": "supplier_id",
+    }
+    text = "\0".join(snippets("README.md"))
+    for theirs, replacement in ours.items():
+        assert theirs in text
+        text = text.replace(theirs, replacement)
+    return text.split("\0")
 
 
 def test_good_facts_pass_and_every_documented_reader_sees_the_last_good_version(
@@ -92,17 +107,29 @@ def test_good_facts_pass_and_every_documented_reader_sees_the_last_good_version(
 
     load.batch([sale("not yet validated")])
     assert load.version() > good
-    snippets = documented_snippets()
+    rows = (*sales(0, 60), *sales(60, 40, version=2))
+    expected = {row["sale_id"] for row in rows}
+    version, spark_, delta, duck = snippets("docs/validation.md")
     scope: dict[str, Any] = {"spark": spark}
-    exec(snippets[0], scope)
-    exec(snippets[1], scope)
-    expected = {row["sale_id"] for row in (*sales(0, 60), *sales(60, 40, version=2))}
+    exec(version, scope)
+    exec(spark_, scope)
     assert {row["sale_id"] for row in scope["facts"].collect()} == expected
-    exec(snippets[2], scope)
+    exec(delta, scope)
     assert set(scope["facts"]["sale_id"].to_pylist()) == expected
-    exec(snippets[3], scope)
-    revenue = sum(row["total"] for row in (*sales(0, 60), *sales(60, 40, version=2)))
-    assert scope["answer"] == [(100, pytest.approx(revenue))]
+    exec(duck, scope)
+    assert scope["answer"] == [(100, pytest.approx(sum(row["total"] for row in rows)))]
+
+    spark_, delta, duck = readme_snippets(load)
+    scope = {"spark": spark, "version": good}
+    exec(spark_, scope)
+    assert scope["facts"].count() == 100
+    exec(delta, scope)
+    assert set(scope["facts"]["sale_id"].to_pylist()) == expected
+    exec(duck, scope)
+    totals: dict[int, float] = defaultdict(float)
+    for row in rows:
+        totals[row["supplier_id"]] += row["total"]
+    assert dict(scope["totals"]) == pytest.approx(totals)
 
 
 def test_what_cannot_be_validated_ends_the_job_with_2(
