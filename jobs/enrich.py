@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from freshet.config import find_definition, parse_bytes, parse_seconds
-from freshet.errors import FreshetError
+from freshet.config import find_definition, parse_bytes, parse_option, parse_seconds
+from freshet.home import for_people
 from freshet.streaming.enrich import EnrichOptions, enrich
 
 
@@ -27,15 +27,18 @@ def main() -> int:
     try:
         options = EnrichOptions(
             algorithm=given.algorithm or None,
-            memory=parse_bytes(given.memory) if given.memory else None,
-            run_for=parse_seconds(given.run_for) if given.run_for else None,
+            memory=parse_option("--memory", given.memory, parse_bytes),
+            run_for=parse_option("--for", given.run_for, parse_seconds),
             until_idle=given.until_idle,
             max_files=given.max_files,
-            trigger_interval=parse_seconds(given.trigger_interval) if given.trigger_interval else None,
+            trigger_interval=parse_option("--trigger-interval", given.trigger_interval, parse_seconds),
         )
         result = enrich(find_definition(given.load), options, report=lambda line: print(line, flush=True))
-    except FreshetError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+    except Exception as error:
+        told = for_people(error)
+        if told is None:
+            raise
+        print(f"error: {told}", file=sys.stderr, flush=True)
         return 1
     print(
         f"{result.batches} batches, {result.rows_in:,} records in, {result.facts:,} facts, "

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from freshet.config import find_definition
-from freshet.errors import FreshetError
+from freshet.home import for_people
 from freshet.quality.validate import validate
 from freshet.streaming.session import build_session
 
@@ -31,8 +31,11 @@ def main() -> int:
     try:
         definition = find_definition(load)
         result = validate(definition, build_session(f"freshet validate {load}"), show)
-    except FreshetError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+    except Exception as error:
+        told = for_people(error)
+        if told is None:
+            raise
+        print(f"error: {told}", file=sys.stderr, flush=True)
         return COULD_NOT_VALIDATE
     for line in result.lines():
         print(line, flush=True)

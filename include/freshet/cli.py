@@ -15,12 +15,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from freshet.config import all_definitions, find_definition, parse_bytes, parse_seconds, read_definition
+from freshet.config import (
+    all_definitions,
+    find_definition,
+    parse_bytes,
+    parse_option,
+    parse_seconds,
+    read_definition,
+)
 from freshet.config.algorithms import ALGORITHMS, AUTO
 from freshet.config.names import suggestion
 from freshet.console import messages, print_result, progress_bars, progress_lines, status_table
-from freshet.errors import DISK_FULL, FreshetError, disk_is_full
-from freshet.home import home_is_unusable, loads_folder
+from freshet.errors import FreshetError
+from freshet.home import for_people, loads_folder
 
 
 class Commands(TyperGroup):
@@ -29,11 +36,8 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except FreshetError as error:
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(1) from None
         except Exception as error:
-            told = f"{DISK_FULL}." if disk_is_full(error) else home_is_unusable(error)
+            told = for_people(error)
             if told is None:
                 raise
             typer.echo(f"error: {told}", err=True)
@@ -143,13 +147,13 @@ def enrich(
         raise FreshetError(
             f"--algorithm {algorithm}: no such join. {suggestion(algorithm, (AUTO, *ALGORITHMS))}."
         )
-    bytes_ = parse_bytes(memory) if memory else None
-    seconds = parse_seconds(run_for) if run_for else None
+    bytes_ = parse_option("--memory", memory, parse_bytes)
+    seconds = parse_option("--for", run_for, parse_seconds)
+    interval = parse_option("--trigger-interval", trigger_interval, parse_seconds)
 
     from freshet.streaming.enrich import EnrichOptions
     from freshet.streaming.enrich import enrich as run
 
-    interval = parse_seconds(trigger_interval) if trigger_interval else None
     options = EnrichOptions(algorithm, bytes_, seconds, until_idle, max_files, interval)
     with progress_lines(quiet, f"loading {load}") as report:
         spark = _session(f"freshet enrich {load}")

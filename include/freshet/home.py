@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from freshet.errors import DISK_FULL, FreshetError, disk_is_full
+
 PROJECT = Path(__file__).resolve().parents[2]
 
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
@@ -34,6 +36,13 @@ def home_is_unusable(error: BaseException) -> str | None:
         f"FRESHET_HOME, {home}, cannot be used ({place}{error.strerror}). "
         "Give yourself the right to write there, or set FRESHET_HOME to a folder of your own."
     )
+
+
+def for_people(error: BaseException) -> str | None:
+    """What to tell people of an error that they can put right; nothing of any other, which is a defect."""
+    if isinstance(error, FreshetError):
+        return str(error)
+    return f"{DISK_FULL}." if disk_is_full(error) else home_is_unusable(error)
 
 
 def loads_folder() -> Path:

@@ -3,7 +3,7 @@
 from freshet.config.models import Definition, Enrich, Facts, Lookup, Resort, Stream
 from freshet.config.problems import DefinitionFileError, Problem
 from freshet.config.reading import all_definitions, definition_files, find_definition, read_definition
-from freshet.config.units import UnitError, format_bytes, parse_bytes, parse_seconds
+from freshet.config.units import UnitError, format_bytes, parse_bytes, parse_option, parse_seconds
 
 __all__ = [
     "Definition",
@@ -20,6 +20,7 @@ __all__ = [
     "find_definition",
     "format_bytes",
     "parse_bytes",
+    "parse_option",
     "parse_seconds",
     "read_definition",
 ]

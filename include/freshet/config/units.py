@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 from freshet.errors import FreshetError
 
@@ -15,6 +17,9 @@ _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)i?b?", re.IGNO
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+
+
+Parsed = TypeVar("Parsed", int, float)
 
 
 class UnitError(FreshetError, ValueError):
@@ -49,6 +54,14 @@ def parse_seconds(value: str | float) -> float:
     if not math.isfinite(seconds):
         raise UnitError(value, "not a possible time", TIME_REMEDY)
     return seconds
+
+
+def parse_option(name: str, text: str | None, parse: Callable[[str], Parsed]) -> Parsed | None:
+    """The size or time given to an option of a command; None if there is none."""
+    try:
+        return parse(text) if text else None
+    except UnitError as error:
+        raise FreshetError(f"{name}: {error}") from None
 
 
 def format_bytes(size: float) -> str:

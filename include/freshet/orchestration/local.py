@@ -8,7 +8,6 @@ running Freshet's DAGs in an Airflow of your own.
 from __future__ import annotations
 
 import argparse
-import errno
 import fcntl
 import json
 import os
@@ -28,7 +27,7 @@ from pathlib import Path
 import psutil
 
 from freshet.errors import FreshetError
-from freshet.home import PROJECT, freshet_home, loads_folder
+from freshet.home import PROJECT, for_people, freshet_home, loads_folder
 from freshet.orchestration import sessions
 from freshet.orchestration.api import AirflowClient
 from freshet.orchestration.pools import SPARK_POOL, SPARK_POOL_DESCRIPTION, SPARK_POOL_SLOTS
@@ -401,18 +400,15 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run(command)
-    except FreshetError as error:
-        print(f"error: {error}", file=sys.stderr)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        print(
-            "error: the disk is full. Free some space, or set FRESHET_HOME to another disk.", file=sys.stderr
-        )
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
-    return 1
+    except Exception as error:
+        told = for_people(error)
+        if told is None:
+            raise
+        print(f"error: {told}", file=sys.stderr)
+        return 1
 
 
 def _run(command: str) -> int:
