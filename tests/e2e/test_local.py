@@ -51,6 +51,18 @@ def test_without_a_wish_a_free_port_is_chosen(monkeypatch: pytest.MonkeyPatch) -
         server.bind(("127.0.0.1", local.choose_port()))
 
 
+def test_the_last_port_is_chosen_again_while_it_is_free_and_no_other_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, taken_port: int
+) -> None:
+    monkeypatch.delenv("FRESHET_AIRFLOW_PORT", raising=False)
+    last, other = local.choose_port(), local.choose_port()
+    assert local.choose_port(last=last) == last
+    assert local.choose_port(last=taken_port) != taken_port
+    assert local.choose_port(last=99_999) < 65_536
+    monkeypatch.setenv("FRESHET_AIRFLOW_PORT", str(other))
+    assert local.choose_port(last=last) == other
+
+
 def test_a_full_disk_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,10 +58,8 @@ def places(airflow: LocalAirflow, running: bool) -> Iterator[tuple[str, str]]:
     if running:
         yield "Airflow", airflow.how_to_log_in()
     else:
-        yield (
-            "Airflow",
-            f"`make up` starts it again, with these runs (user {USER}, password {airflow.password()})",
-        )
+        log_in = f"{airflow.last_url} (user {USER}, password {airflow.password()})"
+        yield "Airflow", f"`make up` starts it again, with these runs: {log_in}"
 
 
 def _index_page(data_docs: Path) -> Path:

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -95,6 +95,10 @@ class LocalAirflow:
         return self.home / "running.json"
 
     @property
+    def port_file(self) -> Path:
+        return self.home / "port"
+
+    @property
     def passwords_file(self) -> Path:
         return self.home / "passwords.json"
 
@@ -110,6 +114,17 @@ class LocalAirflow:
     def url(self) -> str:
         """Where the running Airflow listens."""
         return f"http://{HOST}:{self._state()['port']}"
+
+    @property
+    def last_url(self) -> str:
+        """Where it listened last, and will again if the port is free and no other is asked for."""
+        return f"http://{HOST}:{self._last_port()}"
+
+    def _last_port(self) -> int | None:
+        try:
+            return int(self.port_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
 
     def password(self) -> str:
         """The password of the user `admin`, made by Airflow at its first start."""
@@ -132,7 +147,9 @@ class LocalAirflow:
                 say("Airflow is already running")
                 return False
             require_free_space(self.home)
-            self._start(choose_port(port), say)
+            chosen = choose_port(port, self._last_port())
+            self.port_file.write_text(str(chosen))
+            self._start(chosen, say)
             return True
 
     def _start(self, port: int, say: Say) -> None:
@@ -357,22 +374,30 @@ def airflow_command() -> list[str]:
     return [sys.executable, "-m", "airflow"]
 
 
-def choose_port(port: int | None = None) -> int:
-    """The asked-for port (or FRESHET_AIRFLOW_PORT), refused when taken; a free one when none is asked for."""
+def choose_port(port: int | None = None, last: int | None = None) -> int:
+    """The asked-for port (or FRESHET_AIRFLOW_PORT), refused when taken; else the last one if free, or any."""
     asked = port if port is not None else os.environ.get("FRESHET_AIRFLOW_PORT") or None
     try:
         number = int(asked or 0)
     except ValueError:
         raise FreshetError(f"FRESHET_AIRFLOW_PORT is {asked!r}. Set it to a port such as 8080.") from None
+    if last and not number:
+        with suppress(OSError, OverflowError):
+            return _free_port(last)
+    try:
+        return _free_port(number)
+    except (OSError, OverflowError) as error:
+        raise FreshetError(
+            f"Airflow cannot listen on port {number} of {HOST} ({error}). "
+            "Set FRESHET_AIRFLOW_PORT to a free port, or unset it to have one chosen."
+        ) from None
+
+
+def _free_port(number: int) -> int:
+    """This port, if somebody can listen on it; with 0 any other."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, number))
-        except (OSError, OverflowError) as error:
-            raise FreshetError(
-                f"Airflow cannot listen on port {number} of {HOST} ({error}). "
-                "Set FRESHET_AIRFLOW_PORT to a free port, or unset it to have one chosen."
-            ) from None
+        probe.bind((HOST, number))
         return int(probe.getsockname()[1])
 
 

@@ -23,8 +23,8 @@ from freshet.errors import FreshetError
 from freshet.orchestration import demo, local
 from freshet.orchestration.local import COMPONENTS, Leader, LocalAirflow
 
-# Found before the real one, as `python -m airflow` looks into PYTHONPATH first. Every process notes its id;
-# the scheduler has a worker, which outlives it.
+# Found before the real one, as `python -m airflow` looks into PYTHONPATH first. Every process notes its id,
+# and is healthy from then on; the scheduler has a worker, which outlives it.
 STAND_IN = """
 import http.server, json, os, subprocess, sys, time
 from pathlib import Path
@@ -47,8 +47,12 @@ class Api(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
     def do_GET(self):
-        status = "unhealthy" if "STAND_IN_IS_ILL" in os.environ else "healthy"
-        self.answer({part: {"status": status} for part in ("scheduler", "dag_processor")})
+        noted = (home / "launched").read_text().split()
+        well = "STAND_IN_IS_ILL" not in os.environ
+        self.answer({
+            name.replace("-", "_"): {"status": "healthy" if well and name in noted else "unhealthy"}
+            for name in ("scheduler", "dag-processor")
+        })
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         self.answer({"access_token": "t"})
@@ -255,6 +259,16 @@ def test_a_second_start_says_that_it_found_airflow_running(bench: Bench) -> None
     assert bench.airflow.start(print)
     assert not bench.airflow.start(print)
     assert len(bench.launched()) == len(ALL)
+    bench.airflow.stop(print)
+
+
+def test_the_demo_tells_the_address_that_the_next_start_has(bench: Bench) -> None:
+    with demo._running(bench.airflow, demo.Screen()):
+        url = bench.airflow.url
+    told = dict(demo.places(bench.airflow, running=False))["Airflow"]
+    assert f"`make up` starts it again, with these runs: {url} (user admin, password " in told
+    assert bench.airflow.start(print)
+    assert bench.airflow.url == url
     bench.airflow.stop(print)
 
 
