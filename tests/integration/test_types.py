@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import csv
 import io
 import json
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -38,6 +40,8 @@ VALUES: dict[str, Any] = {
 }
 DECIMAL = "the decimal"
 COLUMNS = {f"c{number}": ddl for number, ddl in enumerate(VALUES)}
+NOT_IN_CSV = ("binary", "array", "map", "struct")
+CSV_COLUMNS = {name: ddl for name, ddl in COLUMNS.items() if not ddl.startswith(NOT_IN_CSV)}
 
 DEFINITION = """
     load: types
@@ -61,15 +65,31 @@ def types(freshet_home: Path, monkeypatch: pytest.MonkeyPatch) -> SmallLoad:
     return SmallLoad("types", definition("parquet"))
 
 
-def definition(source_format: str) -> str:
-    columns = json.dumps({"id": "string", "k": "bigint", **COLUMNS})
+def definition(source_format: str, columns: Mapping[str, str] = COLUMNS) -> str:
     return DEFINITION.format(
-        format=source_format, columns=columns, facts=json.dumps(["id", "label", *COLUMNS])
+        format=source_format,
+        columns=json.dumps({"id": "string", "k": "bigint", **columns}),
+        facts=json.dumps(["id", "label", *columns]),
     )
 
 
 def test_every_simple_type_has_a_value_here() -> None:
     assert set(SIMPLE) <= set(VALUES)
+
+
+def test_csv_fields_of_every_simple_type_but_binary(spark: SparkSession, types: SmallLoad) -> None:
+    types.define(definition("csv", CSV_COLUMNS))
+    text = io.StringIO()
+    writer = csv.writer(text, escapechar="\\", doublequote=False, lineterminator="\n")
+    writer.writerow(["full", 1, *(as_csv(VALUES[ddl]) for ddl in CSV_COLUMNS.values())])
+    writer.writerow(["null", 1, *(None for _ in CSV_COLUMNS)])
+    types.feed(text.getvalue(), "csv")
+    types.publish()
+    types.run(spark)
+    assert types.parked().num_rows == 0, types.parked().to_pylist()
+    full, null = sorted(types.facts().to_pylist(), key=lambda row: str(row["id"]))
+    assert {name: full[name] for name in CSV_COLUMNS} == {n: VALUES[ddl] for n, ddl in CSV_COLUMNS.items()}
+    assert {null[name] for name in CSV_COLUMNS} == {None}
 
 
 def test_parquet_columns_of_every_type(spark: SparkSession, types: SmallLoad) -> None:
@@ -114,3 +134,10 @@ def as_json(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], tuple):
         return dict(value)
     return value
+
+
+def as_csv(value: Any) -> str:
+    """A value as a CSV record carries it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, datetime | date) else str(value)
