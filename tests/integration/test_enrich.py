@@ -528,23 +528,42 @@ def test_a_fact_table_renamed_or_partitioned_anew_is_refused(spark: SparkSession
         small.run(spark)
 
 
-def test_a_new_snapshot_is_taken_up_between_two_batches_without_a_restart(
-    spark: SparkSession, small: SmallLoad
+class Clock:
+    """The clock by which a run ends, which a test can put forward."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+def test_a_new_snapshot_is_taken_up_between_two_batches_of_a_run_that_ends_on_time(
+    spark: SparkSession, small: SmallLoad, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock = Clock()
+    monkeypatch.setattr("freshet.streaming.enrich.time", clock)
     small.publish()
     small.feed(sale(1, 1) + "\n")
-    runner = threading.Thread(target=small.run, args=(spark,), kwargs={"until_idle": False, "run_for": 25})
+    hour = {"until_idle": False, "run_for": 3600}
+    runner = threading.Thread(target=small.run, args=(spark,), kwargs=hour, daemon=True)
     runner.start()
-    wait_for_batches(small, 1)
-    products(range(10), cents=50)
-    small.publish()
-    small.feed(sale(2, 1) + "\n")
-    wait_for_batches(small, 2)
-    runner.join()
-    assert {row["sale_id"]: row["price"] for row in small.facts().to_pylist()} == {
-        "s1": Decimal("1.00"),
-        "s2": Decimal("1.50"),
-    }
+    try:
+        wait_for_batches(small, 1)
+        products(range(10), cents=50)
+        small.publish()
+        small.feed(sale(2, 1) + "\n")
+        wait_for_batches(small, 2)
+        clock.ahead = 3500
+        time.sleep(0.5)
+        assert runner.is_alive()
+        clock.ahead = 3600
+        small.feed(sale(3, 1) + "\n")
+    finally:
+        clock.ahead = 3600
+        runner.join(timeout=30)
+    assert not runner.is_alive()
+    loaded = {"s1": Decimal("1.00"), "s2": Decimal("1.50")}
+    assert {row["sale_id"]: row["price"] for row in small.facts().to_pylist()} == loaded
     assert [batch["lookups"][0]["snapshot"] for batch in small.batches()] == [1, 2]
 
 
