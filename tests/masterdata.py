@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 from freshet.config import Definition, Lookup
 from freshet.home import embedded_database
 from freshet.master.snapshot import open_snapshot, snapshot_path
+from freshet.master.sort import ranked_master
+from freshet.outofcore import WORK_MEMORY
 
 LOAD = "orders"
 
@@ -65,6 +67,12 @@ def sqlite_table(ddl: str, rows: Iterable[Sequence[Any]]) -> None:
         for row in rows:
             database.execute(f"insert into {name} values ({','.join('?' * len(row))})", row)
     database.close()
+
+
+def sort_master(definition: Definition, counts: Path | None, memory: int = WORK_MEMORY) -> int:
+    """Rank the master rows of a load's lookup and publish them, whether it pays or not; the new version."""
+    with ranked_master(definition, lookup_of(definition), counts, memory) as ranked:
+        return ranked.publish()
 
 
 def write_counts(path: Path, counts: Mapping[Any, int]) -> Path:

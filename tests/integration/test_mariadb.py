@@ -24,12 +24,11 @@ from freshet.master.database import read_batches, table_schema
 from freshet.master.manifest import read_manifest
 from freshet.master.provision import provision
 from freshet.master.snapshot import snapshot_path
-from freshet.master.sort import sort_master
 from freshet.outofcore import LEAST_MEMORY
 from freshet.sorting import sort
 from freshet.workload.sales import SalesSize, products
 from tests.mariadb import Database, MariaDB, write_certificate
-from tests.masterdata import LOAD, load_with, lookup_of, snapshot_rows
+from tests.masterdata import LOAD, load_with, snapshot_rows, sort_master
 
 SMALL = SalesSize().scaled(sales=3000, products=20_000)
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
@@ -330,7 +329,7 @@ def test_memory_is_bounded_whatever_the_size_of_the_table(mariadb: Database) -> 
 
     def sort_it(table: str) -> int:
         load = load_with(table, add=["price", "v"], connection="warehouse")
-        return sort_master(load, lookup_of(load), None, LEAST_MEMORY)
+        return sort_master(load, None, LEAST_MEMORY)
 
     for work, bound in ((read, 0.05 * large), (sort_it, LEAST_MEMORY)):
         few, all_ = (peak_growth(partial(work, table)) for table in ("few", "items"))

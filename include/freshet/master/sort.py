@@ -43,18 +43,6 @@ _NAMED_ROWS = 3
 _NAMED_COLUMNS = 3
 
 
-def sort_master(
-    definition: Definition,
-    lookup: Lookup,
-    counts: Path | None,
-    memory: int = WORK_MEMORY,
-    progress: Progress = silent,
-) -> int:
-    """Rank a lookup's master rows and publish them as the next version of its snapshot; that version."""
-    with ranked_master(definition, lookup, counts, memory, progress) as ranked:
-        return ranked.publish()
-
-
 @contextmanager
 def ranked_master(
     definition: Definition,

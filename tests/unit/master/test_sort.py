@@ -16,10 +16,9 @@ from freshet.errors import MasterError
 from freshet.home import embedded_database, freshet_home
 from freshet.master.manifest import read_manifest
 from freshet.master.snapshot import latest, open_snapshot, snapshot_path
-from freshet.master.sort import sort_master
 from freshet.outofcore import LEAST_MEMORY
 from freshet.sorting import sort
-from tests.masterdata import LOAD, load_with, lookup_of, snapshot_rows, sqlite_table, write_counts
+from tests.masterdata import LOAD, load_with, snapshot_rows, sort_master, sqlite_table, write_counts
 
 ITEMS = "CREATE TABLE items (id BIGINT PRIMARY KEY, price DECIMAL(10,2), name VARCHAR(40))"
 
@@ -28,7 +27,7 @@ def test_rows_stand_by_falling_count_and_then_by_key(tmp_path: Path) -> None:
     sqlite_table(ITEMS, [(i, i, f"item {i}") for i in range(1, 7)])
     counts = write_counts(tmp_path / "counts.parquet", {5: 9, 2: 4, 3: 4, 77: 100})
     load = load_with(add=["price", "name"])
-    version = sort_master(load, lookup_of(load), counts)
+    version = sort_master(load, counts)
     assert [row[0] for row in snapshot_rows(version, ["id"])] == [5, 2, 3, 1, 4, 6]
     store = open_snapshot(snapshot_path(LOAD, "item", version), ["id"])
     assert store.counts().tolist() == [9, 4, 4, 0, 0, 0]
@@ -46,7 +45,7 @@ def test_the_same_rows_and_counts_always_rank_the_same(tmp_path: Path) -> None:
     sqlite_table(ITEMS, [(i, i, "x") for i in random.permutation(5000).tolist()])
     counts = write_counts(tmp_path / "counts.parquet", {int(i): int(i) % 5 for i in range(0, 5000, 3)})
     load = load_with()
-    first, second = (sort_master(load, lookup_of(load), counts) for _ in range(2))
+    first, second = (sort_master(load, counts) for _ in range(2))
     paths = [snapshot_path(LOAD, "item", version) / "pages.arrow" for version in (first, second)]
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
@@ -67,7 +66,7 @@ def test_a_large_table_is_sorted_in_little_memory_as_polars_sorts_it(tmp_path: P
     counted = random.choice(keys, rows // 2, replace=False)
     counts = dict(zip(counted.tolist(), (counted % 97).tolist(), strict=True))
     load = load_with(add=["price", "name"])
-    version = sort_master(load, lookup_of(load), write_counts(tmp_path / "c.parquet", counts), LEAST_MEMORY)
+    version = sort_master(load, write_counts(tmp_path / "c.parquet", counts), LEAST_MEMORY)
     expected = (
         pl.DataFrame({"id": keys})
         .join(pl.DataFrame({"id": counted, "count": counted % 97}), on="id", how="left")
@@ -112,9 +111,7 @@ def test_wide_rows_that_stand_together_make_no_large_page(tmp_path: Path) -> Non
     sqlite_table(ITEMS, [(i, None, "w" * 50_000 if i in wide else "n") for i in range(20_000)])
     counts = write_counts(tmp_path / "counts.parquet", dict.fromkeys(wide, 5))
     load = load_with(add=["name"])
-    store = open_snapshot(
-        snapshot_path(LOAD, "item", sort_master(load, lookup_of(load), counts)), ["id", "name"]
-    )
+    store = open_snapshot(snapshot_path(LOAD, "item", sort_master(load, counts)), ["id", "name"])
     assert store.page_rows == 16
     assert max(store.page_bytes(number) for number in range(store.pages)) < 1 << 20
 
@@ -122,7 +119,7 @@ def test_wide_rows_that_stand_together_make_no_large_page(tmp_path: Path) -> Non
 def test_string_keys_rank_by_counts_of_strings(tmp_path: Path) -> None:
     sqlite_table("CREATE TABLE items (id TEXT, price DECIMAL(10,2))", [("b", 1), ("ä", 2), ("", 3), ("a", 4)])
     load = load_with(stream={"columns": {"order_id": "string", "id": "string"}})
-    version = sort_master(load, lookup_of(load), write_counts(tmp_path / "c.parquet", {"ä": 2, "b": 1}))
+    version = sort_master(load, write_counts(tmp_path / "c.parquet", {"ä": 2, "b": 1}))
     assert [row[0] for row in snapshot_rows(version, ["id"])] == ["ä", "b", "", "a"]
 
 
@@ -130,7 +127,7 @@ def test_counts_that_came_as_text_rank_integer_keys(tmp_path: Path) -> None:
     sqlite_table(ITEMS, [(i, i, "") for i in range(4)])
     counts = write_counts(tmp_path / "c.parquet", {"2": 5, "unknown": 9, "1": 3, "3.7x": 1})
     load = load_with()
-    version = sort_master(load, lookup_of(load), counts)
+    version = sort_master(load, counts)
     assert [row[0] for row in snapshot_rows(version, ["id"])] == [2, 1, 0, 3]
 
 
@@ -189,7 +186,7 @@ def test_too_little_memory_says_how_much_is_needed() -> None:
     with pytest.raises(
         MasterError, match=r"needs more memory than 1,000 bytes: give it at least 134,217,728"
     ):
-        sort_master(load, lookup_of(load), None, 1000)
+        sort_master(load, None, 1000)
 
 
 def test_the_manifest_tells_where_the_rows_came_from() -> None:
