@@ -7,7 +7,7 @@ COPY requirements.txt pyproject.toml README.md LICENSE ./
 COPY tools tools
 COPY include include
 RUN tools/setup \
-    && rm -rf /var/lib/apt/lists/* /root/.cache .freshet/ivy/cache .freshet/log
+    && rm -rf /var/lib/apt/lists/* ~/.cache .freshet/ivy/cache .freshet/log
 
 COPY dags dags
 COPY jobs jobs

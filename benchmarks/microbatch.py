@@ -5,6 +5,12 @@
 Both loads run as streaming queries side by side; one file at a time is given to either, so that they
 never work at the same moment and see the same machine. The first batches of each warm it up and are not
 counted. Memory of the lookup is a tenth of the master's bytes in memory.
+
+What is compared is `seconds` of a batch's ledger row. It ends when facts and parked rows are written: the
+append of that row itself, and Spark's own commit of the batch, come after it and cost either load the same.
+
+It exits with 1 when the lookups cost more than the project allows: batches MOST_TIMES as long as without
+them, or MOST_SECONDS of a batch spent in lookups (medians).
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -25,6 +32,8 @@ import pyarrow.json  # noqa: F401
 
 WARM_UP = 5
 EXPONENT = 1.0
+MOST_TIMES = 1.25
+MOST_SECONDS = 0.15
 
 
 def arguments() -> argparse.Namespace:
@@ -67,17 +76,19 @@ class Contender:
     folder: Path
     seconds: list[float]
     lookup_seconds: list[float]
+    thread: threading.Thread | None = None
 
 
-def main() -> None:
+def main() -> int:
     given = arguments()
     with tempfile.TemporaryDirectory(prefix="freshet-bench-") as home:
         os.environ["FRESHET_HOME"] = home
         os.environ["FRESHET_LOADS"] = str(Path(home) / "definitions")
-        run(given, Path(home))
+        return run(given, Path(home))
 
 
-def run(given: argparse.Namespace, home: Path) -> None:
+def run(given: argparse.Namespace, home: Path) -> int:
+    """Measure and report; the exit code."""
     from freshet.config import find_definition
     from freshet.master.snapshot import latest, open_snapshot, snapshot_path
     from freshet.sorting import sort
@@ -118,7 +129,7 @@ def run(given: argparse.Namespace, home: Path) -> None:
         for number in range(WARM_UP + given.batches):
             for contender in (with_, without):
                 feed(contender, home, given, number)
-    report(with_, without)
+    return report(with_, without)
 
 
 def make_master(home: Path, rows: int) -> None:
@@ -182,11 +193,13 @@ def running(spark, definition, contender: Contender) -> Iterator[None]:  # type:
         contender.lookup_seconds.append(sum(lookup["seconds"] for lookup in row["lookups"]))
 
     run_.result.count = counted  # type: ignore[method-assign]
-    thread = threading.Thread(target=run_.go)
-    thread.start()
-    yield
-    stop.asked.set()
-    thread.join()
+    contender.thread = threading.Thread(target=run_.go)
+    contender.thread.start()
+    try:
+        yield
+    finally:
+        stop.asked.set()
+        contender.thread.join()
 
 
 def feed(contender: Contender, home: Path, given: argparse.Namespace, number: int) -> None:
@@ -194,11 +207,14 @@ def feed(contender: Contender, home: Path, given: argparse.Namespace, number: in
     done = len(contender.seconds)
     write_stream(contender.folder / f"{number}.json", given, seed=1 + number)
     while len(contender.seconds) == done:
+        if contender.thread is None or not contender.thread.is_alive():
+            sys.exit(f"the load {contender.name} lookups has failed, see above")
         time.sleep(0.02)
     time.sleep(0.2)
 
 
-def report(with_: Contender, without: Contender) -> None:
+def report(with_: Contender, without: Contender) -> int:
+    """Print the medians; 1 if a limit is broken, else 0."""
     medians = {}
     for contender in (with_, without):
         measured = contender.seconds[WARM_UP:]
@@ -208,12 +224,14 @@ def report(with_: Contender, without: Contender) -> None:
             f"(fastest {min(measured):.3f}, slowest {max(measured):.3f}, {len(measured)} batches)"
         )
     lookups = with_.lookup_seconds[WARM_UP:]
-    print(f"   ratio: {medians['with'] / medians['without']:.3f}")
-    print(
-        f" lookups: median {statistics.median(lookups):.3f} s, slowest {max(lookups):.3f} s "
-        "(longest task of each batch)"
-    )
+    ratio, median = medians["with"] / medians["without"], statistics.median(lookups)
+    print(f"   ratio: {ratio:.3f}")
+    print(f" lookups: median {median:.3f} s, slowest {max(lookups):.3f} s (longest task of each batch)")
+    broken = ratio > MOST_TIMES or median > MOST_SECONDS
+    if broken:
+        print(f"limit broken: at most {MOST_TIMES}x and {MOST_SECONDS} s are allowed", file=sys.stderr)
+    return int(broken)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

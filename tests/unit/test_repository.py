@@ -94,6 +94,18 @@ def test_the_definition_in_the_readme_is_right(tmp_path: Path) -> None:
     assert read_definition(file).load == "orders"
 
 
+def test_every_variable_that_freshet_reads_is_in_the_readme() -> None:
+    readers = [
+        *(PROJECT / "include").rglob("*.py"),
+        PROJECT / "tools" / "setup",
+        PROJECT / "tools" / "lib.sh",
+    ]
+    read = {name for file in readers for name in re.findall(r"FRESHET_[A-Z_]*[A-Z]\b(?!_)", file.read_text())}
+    table = set(re.findall(r"`([A-Z_]+)`", (PROJECT / "README.md").read_text()))
+    assert {"FRESHET_HOME", "FRESHET_LEASE_SECONDS"} <= read
+    assert read - table == set()
+
+
 @pytest.mark.parametrize("document", documents(), ids=lambda file: file.name)
 def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text())
