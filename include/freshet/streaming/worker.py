@@ -128,8 +128,9 @@ class Partition:
     def _without_non_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Drop what is no record: blank lines and header lines."""
         drop = np.zeros(batch.num_rows, dtype=bool)
-        if pc.max(batch["_suspect"]).as_py() != SOUND:  # blank lines are not
-            drop |= _mask(pc.equal(pc.ascii_trim_whitespace(batch["_raw"]), ""))
+        doubtful = batch["_suspect"].to_numpy() != SOUND  # blank lines are, unless blanks separate the fields
+        if doubtful.any():
+            drop |= doubtful & _mask(pc.equal(pc.ascii_trim_whitespace(batch["_raw"]), ""))
         if self.task.header:
             drop |= _mask(pc.and_(pc.equal(batch["_block"], 0), pc.equal(batch["_row"], 0)))
         return batch.filter(pa.array(~drop)) if drop.any() else batch
