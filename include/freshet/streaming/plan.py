@@ -140,7 +140,8 @@ def replan(definition: Definition) -> int:
                 f"Batch {batch} of load {load!r} is already written to {', '.join(written)}; its plan "
                 "must stay. Put right what its plan names (see the plan file) and run enrich again."
             )
-        for file in (plan_file(load, batch), damaged_file(load, batch)):
+        # The plan goes last: whoever makes a new one must not find what was left out under the old one.
+        for file in (damaged_file(load, batch), plan_file(load, batch)):
             if file.exists():
                 file.rename(file.with_name(f"{file.name}.replaced-{int(time.time())}"))
         return batch

@@ -111,6 +111,32 @@ def test_replan_takes_the_plan_of_the_unfinished_batch_away(run: Run, home: Load
     assert not (home.plans / "0.json").exists()
 
 
+def test_a_replan_that_is_killed_leaves_no_damaged_files_to_a_new_plan(
+    run: Run, home: LoadHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home.checkpoint / "offsets").mkdir(parents=True)
+    (home.checkpoint / "offsets" / "0").write_text("v1")
+    home.plans.mkdir(parents=True)
+    for name in ("0.json", "damaged-0.json"):
+        (home.plans / name).write_text("{}")
+    rename = Path.rename
+
+    def once(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", killed)
+        return rename(path, target)
+
+    def killed(*given: object) -> Path:
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(Path, "rename", once)
+    assert run("replan", "sales").exit_code == 1
+    assert (home.plans / "0.json").exists()
+    assert not (home.plans / "damaged-0.json").exists()
+    monkeypatch.setattr(Path, "rename", rename)
+    assert run("replan", "sales").exit_code == 0
+    assert not (home.plans / "0.json").exists()
+
+
 def test_a_full_disk_is_one_sentence(run: Run, home: LoadHome, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
