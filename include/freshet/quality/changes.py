@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from freshet.errors import LoadStateError, ValidationError
+from freshet.home import local_path
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 
@@ -146,8 +146,3 @@ def _commit(table: Path, version: int) -> Commit:
 
 def _path(table: Path, action: Mapping[str, Any]) -> Path:
     return table / local_path(action["path"])
-
-
-def local_path(uri: str) -> Path:
-    """The path a URI, or a relative and encoded path of the log, names."""
-    return Path(unquote(urlparse(uri).path))

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from freshet.config import Definition
-from freshet.quality.changes import Changes, Origin, local_path
+from freshet.home import local_path
+from freshet.quality.changes import Changes, Origin
 from freshet.streaming.sources import literal_path
 
 FILE = "_file"
