@@ -73,13 +73,27 @@ def spark_conf() -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         **driver_address(),
         "spark.driver.memory": os.environ.get("FRESHET_DRIVER_MEMORY", "2g"),
-        # For short runs `-XX:TieredStopAtLevel=1 -XX:+UseSerialGC` saves a third of the JVM's start.
-        "spark.driver.extraJavaOptions": os.environ.get("FRESHET_JAVA_OPTIONS", ""),
+        "spark.driver.extraJavaOptions": java_options(),
         "spark.sql.warehouse.dir": str(tools_folder() / "spark-warehouse"),
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         "spark.executorEnv.PYTHONHASHSEED": "0",
     }
+
+
+def class_archive() -> Path:
+    """Java's classes as they are once loaded, which set-up has written (see `freshet.classes`)."""
+    return tools_folder() / "classes.jsa"
+
+
+def java_options() -> str:
+    """The options of the driver's JVM: the archive of classes, if there is one, and FRESHET_JAVA_OPTIONS."""
+    options = os.environ.get("FRESHET_JAVA_OPTIONS", "")
+    archive = class_archive()
+    if not archive.exists():
+        return options
+    # A JVM that it does not fit goes on without it, and need not say so on standard output.
+    return f'"-XX:SharedArchiveFile={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off {options}'.strip()
 
 
 def driver_address() -> dict[str, str]:
@@ -107,6 +121,16 @@ def build_session(app_name: str, extra: dict[str, str] | None = None) -> SparkSe
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(os.environ.get("FRESHET_SPARK_LOG", "WARN"))
     return session
+
+
+def end_session(session: SparkSession) -> None:
+    """Stop a session of this process with its JVM, and wait for the JVM's end."""
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 def fetch() -> None:
