@@ -36,4 +36,8 @@ def read_rows(
 ) -> list[dict[str, Any]]:
     """The rows of the newest version of a small table; none when there is no table yet."""
     found = dataset(path)
-    return [] if found is None else found.to_table(columns=columns, filter=where).to_pylist()
+    return (
+        []
+        if found is None
+        else found.to_table(columns=columns, filter=where).to_pylist(maps_as_pydicts="strict")
+    )

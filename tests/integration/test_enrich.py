@@ -451,7 +451,7 @@ def test_a_driver_with_another_definition_does_not_touch_a_planned_batch(
     small.define(yaml(derive="{total: 'cast(0 as decimal(21,2))'}"))
     planner = Planner(small.definition, stream_id("small"), split_settings(spark), "UTC")
     with pytest.raises(LoadStateError, match="another definition"):
-        planner.plan(0, Checkpoint(LoadHome("small").checkpoint).batch_input(0))
+        planner.require_as_planned(planner.plan(0, Checkpoint(LoadHome("small").checkpoint).batch_input(0)))
     LoadHome("small").stream_id.unlink()
     with pytest.raises(LoadStateError, match=r"stream\.json was replaced"):
         enrich(old, EnrichOptions(until_idle=True), spark=spark)

@@ -6,6 +6,7 @@
 Each of the three appends carries the batch's number as a Delta transaction, and everything the result
 depends on stands in the plan. So the batch can be run again from the start after a kill at any point,
 by any driver: what is already written is skipped, and the rest is what the first run would have written.
+Once its row is in the ledger, all of it is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from freshet.streaming import records, sources
 from freshet.streaming.checkpoint import BatchInput, Checkpoint
 from freshet.streaming.derive import with_derived
 from freshet.streaming.files import damaged_files
-from freshet.streaming.ledger import Tally, ledger_row
+from freshet.streaming.ledger import Tally, ledger_row, written_row
 from freshet.streaming.plan import Plan, is_current, read_damaged, read_plan, settle_damaged
 from freshet.streaming.planning import Planner
 from freshet.streaming.rows import fact_rows, kept_columns, parked_files, parked_rows
@@ -62,6 +63,11 @@ class BatchLoader:
         batch_input = self.checkpoint.batch_input(batch)
         self.step("plan", batch)
         plan = self.planner.plan(batch, batch_input)
+        written = written_row(self.tables.batches, self.stream_id, batch)
+        if written:  # its files and snapshots may be gone by now
+            self.step("commit", batch)
+            return written
+        self.planner.require_as_planned(plan)
         self.step("join", batch)
         clock.lap("plan")
         joined, tally, refused = self._join(frame, plan, batch_input)

@@ -21,6 +21,7 @@ from freshet.streaming import sources
 from freshet.streaming.batch import BatchLoader, Listener
 from freshet.streaming.checkpoint import BatchInput, Checkpoint
 from freshet.streaming.lease import Lease, held_lease
+from freshet.streaming.ledger import written_row
 from freshet.streaming.plan import Plan, plan_file, read_plan, stream_id
 from freshet.streaming.planning import Planner
 from freshet.streaming.rows import fact_schema
@@ -172,7 +173,7 @@ class Run:
         if plan is None:
             self._refuse_if_written(pending)
             return
-        if planner.fits(plan):
+        if planner.fits(plan) or written_row(LoadTables(self.definition).batches, self.stream_id, pending):
             return
         self.report(
             f"batch {plan.batch} was begun under an earlier definition or set-up and is finished under it"

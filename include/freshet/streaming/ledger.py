@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
+from freshet.delta import read_rows
 from freshet.streaming.plan import Plan
-from freshet.streaming.transactions import Commit
+from freshet.streaming.transactions import Commit, last_transaction
 
 SUMMED = (
     "tuples_in",
@@ -78,6 +82,14 @@ def ledger_row(
         "tasks": len(tally.tasks),
         "lookups": [_lookup_row(plan, name, tally.tasks) for name in plan.snapshots],
     }
+
+
+def written_row(table: Path, stream_id: str, batch: int) -> Mapping[str, Any] | None:
+    """The row of a batch that the ledger has; it is written last, so all of the batch is in the tables."""
+    if last_transaction(table, stream_id) < batch:
+        return None
+    rows = read_rows(table, where=(pc.field("batch") == batch) & (pc.field("stream_id") == stream_id))
+    return next(iter(rows), None)
 
 
 def _lookup_row(plan: Plan, name: str, tasks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -47,13 +47,16 @@ class Planner:
                 "the checkpoint was replaced. Restore the one that belongs to the tables, or start over with "
                 f"`freshet reset {load}`."
             )
+        return plan
+
+    def require_as_planned(self, plan: Plan) -> None:
+        """Refuse a batch that would not come out as its plan says: by another driver, or of other files."""
         if not self.fits(plan):
             raise LoadStateError(
-                f"Batch {batch} of load {load!r} was planned by a driver with another definition or other "
-                "settings. Run enrich again: it finishes the batch as it was planned."
+                f"Batch {plan.batch} of load {self.definition.load!r} was planned by a driver with another "
+                "definition or other settings. Run enrich again: it finishes the batch as it was planned."
             )
         check_files(self.definition, plan)
-        return plan
 
     def fits(self, plan: Plan) -> bool:
         """Whether a batch loaded by this driver comes out as its plan says."""
