@@ -28,6 +28,8 @@ from delta.exceptions import (
     MetadataChangedException,
 )
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -57,6 +59,9 @@ RACES = (
     MetadataChangedException,
 )
 """What Delta raises when another writer came in between."""
+
+_MOVED = "a row that failed is no longer in the facts as it was"
+"""What the removal of the facts ends with when somebody was quicker."""
 
 _TXN = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 
@@ -230,7 +235,11 @@ def _holds(definition: Definition, pending: Pending) -> bool:
 
 
 def _removed(definition: Definition, spark: SparkSession, pending: Pending) -> bool:
-    """Try once; false when another writer came in between."""
+    """Try once; false when another writer came in between.
+
+    It came after the log was read, and before Delta watches for conflicts, if a row that failed is not found:
+    then the merge ends itself, with nothing changed.
+    """
     failing = spark.read.parquet(pending.failing)
     target = DeltaTable.forPath(spark, str(_facts(definition)))
     columns = target.toDF().columns
@@ -249,11 +258,16 @@ def _removed(definition: Definition, spark: SparkSession, pending: Pending) -> b
         .merge(source.alias("s"), same)
         .whenMatchedDelete()
         .whenNotMatchedInsert("s._stays", {name: f"s.{name}" for name in columns})
+        .whenNotMatchedInsert(values={"_batch": f"CAST(raise_error('{_MOVED}') AS BIGINT)"})
     )
     try:
         with _transaction(spark, application(definition.load), pending.number):
             merge.execute()
     except RACES:
+        return False
+    except (PySparkException, Py4JJavaError) as error:
+        if _MOVED not in str(error):
+            raise
         return False
     return True
 
