@@ -61,21 +61,36 @@ def test_ending_what_has_ended_is_no_error() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
-def test_a_driver_does_not_outlive_a_killed_task(tmp_path: Path) -> None:
-    task = """
-import subprocess, sys, time
-from freshet.orchestration.driver import die_with_parent
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], preexec_fn=die_with_parent)
+def test_neither_a_task_nor_its_driver_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    supervisor = """
+import os, time
+if not os.fork():
+    from freshet.orchestration.operators import SparkJobOperator
+    SparkJobOperator(task_id="enrich", job="enrich", load="orders").execute({"params": {}})
 time.sleep(60)
 """
-    parent = subprocess.Popen([sys.executable, "-c", task], env={**os.environ, "AIRFLOW_HOME": str(tmp_path)})
-    child = wait_for_child(psutil.Process(parent.pid))
-    time.sleep(0.5)
-    parent.kill()
-    parent.wait()
+    note = tmp_path / "driver"
+    submit = tmp_path / "spark-submit"
+    submit.write_text(f"#!/bin/sh\necho $$ > '{note}.draft'; mv '{note}.draft' '{note}'; exec sleep 60\n")
+    submit.chmod(0o755)
+    variables = {
+        "AIRFLOW_HOME": str(tmp_path),
+        "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local"}',
+        "FRESHET_SPARK_SUBMIT": str(submit),
+    }
+    started = subprocess.Popen([sys.executable, "-c", supervisor], env={**os.environ, **variables})
+    deadline = time.monotonic() + 60
+    while not note.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    driver = psutil.Process(int(note.read_text()))
+    task = driver.parent()
+    assert task and task.ppid() == started.pid
+    started.kill()
+    started.wait()
     deadline = time.monotonic() + 10
-    while not gone(child):
-        assert time.monotonic() < deadline, "the child lives on"
+    while not (gone(task) and gone(driver)):
+        assert time.monotonic() < deadline, "they live on"
         time.sleep(0.05)
 
 

@@ -43,6 +43,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         patch.setenv("FRESHET_LOADS", str(loads))
         patch.setenv("FRESHET_DEMO_SALES", str(SALES))
         patch.setenv("FRESHET_DEMO_PRODUCTS", str(PRODUCTS))
+        patch.setenv("FRESHET_LEASE_SECONDS", "5")  # a killed driver's is waited for
         patch.delenv("FRESHET_AIRFLOW_PORT", raising=False)
         airflow = LocalAirflow()
         airflow.start(print)
