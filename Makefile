@@ -73,6 +73,6 @@ compose-check: ## Check docker-compose.yaml with Docker's own parser
 .PHONY: clean
 clean: down ## Remove the environment and every cache; the data of the loads stays
 	@tools="$${FRESHET_TOOLS:-.freshet}"
-	rm -rf "$$tools/venv" "$$tools/ivy" "$$tools/env" "$$tools/log" "$$tools/setup.lock"
+	rm -rf "$$tools/venv" "$$tools/ivy" "$$tools/classes.jsa" "$$tools/env" "$$tools/log" "$$tools/setup.lock"
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache include/*.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -84,6 +84,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="freshet-bench-") as home:
         os.environ["FRESHET_HOME"] = home
         os.environ["FRESHET_LOADS"] = str(Path(home) / "definitions")
+        os.environ.setdefault("FRESHET_SPARK_LOG", "ERROR")  # Spark warns of every trigger that comes late
         return run(given, Path(home))
 
 
