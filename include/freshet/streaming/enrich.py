@@ -37,8 +37,12 @@ LEAST_MEMORY = 1024
 TIME_ZONE = "spark.sql.session.timeZone"
 SMALL_BATCHES = {"spark.sql.adaptive.enabled": "false"}
 """Planning a query anew between its stages costs a micro-batch more than it can gain."""
-OTHER_DRIVER = ("CONCURRENT_STREAM_LOG_UPDATE", "SparkConcurrentModificationException")
-"""What Spark says when another query writes the same checkpoint, in its logs or when it starts."""
+OTHER_DRIVER = (
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "SparkConcurrentModificationException",
+    "Multiple streaming queries are concurrently using",
+)
+"""What Spark says when another query writes the same checkpoint: its logs, its start, its list of files."""
 WORKER_ERROR = re.compile(r"^freshet\.errors\.\w+: (.+?)\.?$", re.MULTILINE)
 """An error for people, raised in a Python worker, in the text of the error that Spark makes of it."""
 
