@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -189,15 +190,19 @@ def test_an_expression_that_repeats_what_fails_parks_its_row(spark: SparkSession
 
 def test_an_absurd_event_time_does_not_stop_the_stream(spark: SparkSession, small: SmallLoad) -> None:
     absurd = [
-        sale(1, 1).replace('"2026-01-01T10:00:00Z"', moment)
-        for moment in ("1767261600000", '"9999-12-31T23:59:59Z"', '"0001-01-01T00:00:00Z"')
+        sale(number, 1).replace('"2026-01-01T10:00:00Z"', moment)
+        for number, moment in enumerate(("1767261600000", '"9999-12-31T23:59:59Z"', '"0001-01-01T00:00:00Z"'))
     ]
-    small.feed("\n".join([*absurd, sale(2, 1)]) + "\n")
+    small.feed("\n".join([*absurd, sale(3, 1)]) + "\n")
     small.publish()
     small.run(spark)
     (batch,) = small.batches()
     assert batch["balanced"] and batch["rows_in"] == 4
     assert batch["max_event_time"] == datetime(2026, 1, 1, 10, tzinfo=UTC)
+    facts = small.facts().sort_by("sale_id")
+    microseconds = facts["sold_at"].cast(pa.int64()).to_pylist()
+    seconds = [1767261600000, 253402300799, -62135596800, 1767261600]
+    assert microseconds == [second * 1_000_000 for second in seconds]
 
 
 def test_a_file_that_is_moved_in_late_is_loaded(spark: SparkSession, small: SmallLoad) -> None:

@@ -67,6 +67,8 @@ def spark_conf() -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": cores,
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.session.timeZone": "UTC",
+        # Spark's own type counts nanoseconds for readers in Arrow: no year before 1677 or after 2262.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # What two expressions share would be computed outside the try that parks a failing row.
         "spark.sql.subexpressionElimination.enabled": "false",
         "spark.ui.enabled": "false",
