@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from freshet.delta import read_rows
 from freshet.errors import BatchError, DefinitionError, FreshetError, LoadStateError, SnapshotError
 from freshet.home import LoadHome
+from freshet.quality.validate import validate
 from freshet.streaming.checkpoint import Checkpoint
 from freshet.streaming.enrich import EnrichOptions, enrich
 from freshet.streaming.plan import plan_file, read_plan, replan, stream_id
@@ -188,7 +189,9 @@ def test_an_expression_that_repeats_what_fails_parks_its_row(spark: SparkSession
     assert reasons(small) == {"derive_failed": [sale(2, 1, quantity=0)]}
 
 
-def test_an_absurd_event_time_does_not_stop_the_stream(spark: SparkSession, small: SmallLoad) -> None:
+def test_an_absurd_event_time_stops_neither_the_stream_nor_its_validation(
+    spark: SparkSession, small: SmallLoad
+) -> None:
     absurd = [
         sale(number, 1).replace('"2026-01-01T10:00:00Z"', moment)
         for number, moment in enumerate(("1767261600000", '"9999-12-31T23:59:59Z"', '"0001-01-01T00:00:00Z"'))
@@ -203,6 +206,10 @@ def test_an_absurd_event_time_does_not_stop_the_stream(spark: SparkSession, smal
     microseconds = facts["sold_at"].cast(pa.int64()).to_pylist()
     seconds = [1767261600000, 253402300799, -62135596800, 1767261600]
     assert microseconds == [second * 1_000_000 for second in seconds]
+    result = validate(small.definition, spark)
+    assert result.success, list(result.lines())
+    assert result.rows == 4
+    assert result.freshness["newest_event"] == "2026-01-01T10:00:00+00:00"
 
 
 def test_a_file_that_is_moved_in_late_is_loaded(spark: SparkSession, small: SmallLoad) -> None:

@@ -19,6 +19,7 @@ from freshet.config import Definition
 from freshet.home import local_path
 from freshet.quality.changes import Changes, Origin
 from freshet.streaming.sources import literal_path
+from freshet.streaming.times import newest_time
 
 FILE = "_file"
 """The column with the URI of the file a row is in."""
@@ -141,7 +142,7 @@ class NewRows:
         stream = self.definition.stream
         frame = self.frame
         timed = stream.event_time if stream.event_time in frame.columns else None
-        newest_event = F.max(timed) if timed else F.lit(None)
+        newest_event = newest_time(F.col(timed)) if timed else F.lit(None)
         groups = (
             frame.groupBy(FILE, "_batch")
             .agg(
@@ -149,7 +150,7 @@ class NewRows:
                 F.min(stream.event_id).alias("lowest"),
                 F.max(stream.event_id).alias("highest"),
                 newest_event.cast("timestamp").alias("newest_event"),
-                F.max("_loaded_at").alias("newest_load"),
+                newest_time(F.col("_loaded_at")).alias("newest_load"),
             )
             .collect()
         )

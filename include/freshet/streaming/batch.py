@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from freshet.errors import BatchError, LoadStateError
@@ -33,12 +33,11 @@ from freshet.streaming.planning import Planner
 from freshet.streaming.rows import fact_rows, kept_columns, parked_files, parked_rows
 from freshet.streaming.tables import LoadTables, append, append_row, carrying
 from freshet.streaming.task import partition_task, spark_schema
+from freshet.streaming.times import newest_time
 from freshet.streaming.transactions import Commit, find_commit
 from freshet.streaming.worker import FACT, PARKED, REFUSED
 
 SHOWN_KEYS = 5
-OLDEST_YEAR, NEWEST_YEAR = 2, 9998
-"""What Python's datetime has in every time zone."""
 
 Listener = Callable[[str, int], None]
 """Told the name of each step of a batch just before it is taken, and the batch's number."""
@@ -221,12 +220,6 @@ class BatchLoader:
                 f"were, or empty the load and read the stream again with `freshet reset {load}`."
             )
         return commit
-
-
-def newest_time(column: Column) -> Column:
-    """The newest event time, those aside that Python cannot hold: a producer may send any year."""
-    sane = F.year(column).between(OLDEST_YEAR, NEWEST_YEAR)
-    return F.max(F.when(sane, column))
 
 
 class _Clock:
