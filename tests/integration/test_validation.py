@@ -30,7 +30,7 @@ from freshet.quality.pointer import last_good
 from freshet.quality.quarantine import quarantine
 from freshet.quality.result import ValidationResult, last_validation
 from freshet.quality.validate import validate
-from tests.integration.validation_fixture import LOADED_AT, SALES, SOLD_AT, Load, sale, sales
+from tests.integration.validation_fixture import FACTS_SCHEMA, LOADED_AT, SALES, SOLD_AT, Load, sale, sales
 
 pytestmark = pytest.mark.usefixtures("freshet_home")
 
@@ -507,6 +507,28 @@ def test_rewritten_files_and_deletion_vectors_are_read_as_the_table_reads_them(s
         "batch": {"S000011"},
         "ledger facts_difference": {1},
     }
+
+
+WITH_SHOPS: dict[str, Any] = {
+    "stream": {**SALES["stream"], "columns": {**SALES["stream"]["columns"], "shop_id": "bigint"}},
+    "lookups": [
+        *SALES["lookups"],
+        {"name": "shop", "table": "shops", "key": "id", "stream_key": "shop_id", "add": ["town"]},
+    ],
+    "facts": {**SALES["facts"], "columns": [*SALES["facts"]["columns"], "shop_id", "town"]},
+}
+
+
+def test_facts_loaded_before_the_definition_had_a_lookup_need_not_have_its_key(spark: SparkSession) -> None:
+    load = Load(facts_schema=f"{FACTS_SCHEMA}, shop_id bigint, town string")
+    load.publish_products()
+    load.batch(sales(0, 3))
+    load.definition = Load(WITH_SHOPS).definition
+    load.publish([{"id": 7, "town": "Ulm"}], "shop", "id")
+    here: dict[str, Any] = {"shop_id": 7, "town": "Ulm"}
+    load.batch([sale("sold", **here), sale("no shop")], snapshots={"product": 1, "shop": 1})
+    result = validate(load.definition, spark)
+    assert by_check(result) == {"key shop_id": {"no shop"}, "lookup shop": {"no shop"}}
 
 
 ORDERS: dict[str, Any] = {

@@ -22,6 +22,10 @@ BATCH = Check("batch", "_check_batch", "Every row was written by the batch it na
 UNIQUE = Check("event id unique", "_check_unique", "The event id is unique over the whole table")
 
 
+def key_check(column: str) -> Check:
+    return Check(f"key {column}", f"_check_key_{column}", f"The key {column} is not null")
+
+
 def lookup_check(lookup: str, keeps_unmatched: bool) -> Check:
     exception = ", or are the defaults of an unmatched row" if keeps_unmatched else ""
     return Check(

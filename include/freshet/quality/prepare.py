@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from freshet.config import Definition
 from freshet.quality.batches import Batches, Group
-from freshet.quality.checks import BATCH, UNIQUE, Check, derived_check
+from freshet.quality.checks import BATCH, UNIQUE, Check, derived_check, key_check
 from freshet.quality.derived import needed_columns, plan_derived
 from freshet.quality.lookups import plan_check, version_column
 from freshet.quality.masters import Master
@@ -46,8 +46,9 @@ def prepare(new: NewRows, batches: Batches, ids: EventIds) -> Prepared:
     facts = tuple(new.whole.columns)
     rows = ids.check(_with_faults(new.frame, batches))
     groups = batches.groups()
-    rows = _with_plans(rows, groups)
-    prepared = Prepared(rows, facts, [BATCH, UNIQUE])
+    event_id = new.definition.stream.event_id
+    rows = _with_keys(_with_plans(rows, groups), [event_id])
+    prepared = Prepared(rows, facts, [key_check(event_id), BATCH, UNIQUE])
     planned = {batch for group in groups for batch in group.snapshots}
     if all(piece.batch in planned for piece in batches.survey.pieces) and len(groups) == 1:
         parts = [_checked(rows, groups[0], new, prepared)]
@@ -88,11 +89,15 @@ def _with_plans(rows: DataFrame, groups: Sequence[Group]) -> DataFrame:
 
 
 def _checked(rows: DataFrame, group: Group, new: NewRows, prepared: Prepared) -> DataFrame:
-    """The rows of one group with the checks of its lookups and derived columns."""
+    """The rows of one group with the checks of its keys, lookups and derived columns."""
     definition = group.definition
     # Columns that a later definition has added are null here, and nothing that this one knows of.
     later = {name: f"_later_{name}" for name in prepared.facts if _is_later(name, definition)}
     rows = rows.withColumnsRenamed(later)
+    keys = _stream_keys(definition, rows)
+    rows = _with_keys(rows, keys)
+    for key in keys:
+        prepared.add(key_check(key))
     for lookup in definition.lookups:
         master = Master(new.spark, definition.load, lookup, group.versions(lookup.name))
         check = plan_check(lookup, rows, needed_columns(definition), master)
@@ -112,6 +117,19 @@ def _checked(rows: DataFrame, group: Group, new: NewRows, prepared: Prepared) ->
     with _time_zone(new.spark, group.time_zone):
         rows = derived.applied(rows)
     return rows.withColumnsRenamed({hidden: name for name, hidden in later.items()})
+
+
+def _stream_keys(definition: Definition, rows: DataFrame) -> list[str]:
+    """The keys of lookups that come with the stream: never null, as records without them are parked."""
+    stream = definition.stream
+    keys = dict.fromkeys(lookup.stream_key for lookup in definition.lookups)
+    return [key for key in keys if key in stream.columns and key in rows.columns and key != stream.event_id]
+
+
+def _with_keys(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The rows with a check of each of these keys."""
+    checks = {key_check(key).column: F.when(F.col(key).isNull(), F.lit("is null")) for key in keys}
+    return rows.withColumns(checks)
 
 
 def _is_later(column: str, definition: Definition) -> bool:

@@ -22,11 +22,11 @@ AGE = "age_seconds"
 
 
 def build_suites(
-    definition: Definition, checks: Sequence[Check], columns: Sequence[str], freshness: float | None
+    definition: Definition, checks: Sequence[Check], freshness: float | None
 ) -> dict[str, gx.ExpectationSuite]:
     """The suites by what they are about: the new facts, the ledger and, when it is limited, freshness."""
     suites = {
-        FACTS: [*_keys(definition, columns), *map(_checked, checks), *own_expectations(definition)],
+        FACTS: [*map(_checked, checks), *own_expectations(definition)],
         LEDGER: _ledger(),
         FRESHNESS: [_freshness(freshness)] if freshness is not None else [],
     }
@@ -40,22 +40,6 @@ def build_suites(
 def own_expectations(definition: Definition) -> list[Expectation]:
     """The expectations that the definition asks for; refused when Great Expectations cannot make them."""
     return [_own(definition, position, asked) for position, asked in enumerate(definition.expectations)]
-
-
-def _keys(definition: Definition, columns: Sequence[str]) -> list[Expectation]:
-    """Keys that come with the stream are never null: records without them are parked."""
-    stream = definition.stream
-    keys = [stream.event_id, *(lookup.stream_key for lookup in definition.lookups)]
-    return [
-        _expectation(
-            "expect_column_values_to_not_be_null",
-            column=key,
-            meta={"check": f"key {key}"},
-            description=f"The key {key} is not null",
-        )
-        for key in dict.fromkeys(keys)
-        if key in columns and key in stream.columns
-    ]
 
 
 def _checked(check: Check) -> Expectation:

@@ -129,9 +129,7 @@ class Validation:
 
         limit = self.definition.freshness
         freshness = _freshness(survey, ledger, limit)
-        suites = build_suites(
-            self.definition, prepared.checks, prepared.facts, limit if AGE in freshness else None
-        )
+        suites = build_suites(self.definition, prepared.checks, limit if AGE in freshness else None)
         event_id = self.definition.stream.event_id
         runner = Runner(self.definition.load, f"versions {_span(changes)}")
         found: list[ExpectationResult] = []

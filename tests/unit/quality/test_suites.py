@@ -93,9 +93,9 @@ def test_every_expectation_a_definition_may_name_is_known_to_great_expectations(
     assert set(EXPECTATIONS) <= set(list_registered_expectation_implementations())
 
 
-def test_the_suites_hold_keys_checks_ledger_and_freshness_only_with_a_limit() -> None:
+def test_the_suites_hold_checks_ledger_and_freshness_only_with_a_limit() -> None:
     definition = Definition.from_dict(ORDERS)
-    suites = build_suites(definition, [BATCH, UNIQUE], definition.facts.columns, None)
+    suites = build_suites(definition, [BATCH, UNIQUE], None)
     assert set(suites) == {FACTS, LEDGER}
-    assert [one.column for one in suites[FACTS].expectations] == ["id", "_check_batch", "_check_unique"]  # type: ignore[attr-defined]
-    assert FRESHNESS in build_suites(definition, [], definition.facts.columns, 60.0)
+    assert [one.column for one in suites[FACTS].expectations] == ["_check_batch", "_check_unique"]  # type: ignore[attr-defined]
+    assert FRESHNESS in build_suites(definition, [], 60.0)
