@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,13 +22,18 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from freshet.config import Definition
 from freshet.errors import ValidationError
 from freshet.home import PROJECT
 from freshet.quality import quarantine as quarantining
 from freshet.quality import validate as validating
+from freshet.quality.changes import read_changes
+from freshet.quality.checks import UNIQUE
+from freshet.quality.newrows import NewRows
 from freshet.quality.pointer import last_good
 from freshet.quality.quarantine import quarantine
 from freshet.quality.result import ValidationResult, last_validation
+from freshet.quality.unique import EventIds
 from freshet.quality.validate import validate
 from tests.integration.validation_fixture import FACTS_SCHEMA, LOADED_AT, SALES, SOLD_AT, Load, sale, sales
 
@@ -486,6 +491,60 @@ def test_only_new_files_are_read_and_an_unfinished_batch_is_left_for_later(spark
     assert result.success, list(result.lines())
     assert (result.rows, result.to_version, result.held_back) == (5, finished, 2)
     assert last_good(load.definition) == finished
+
+
+IDS = {
+    "number": ("decimal(38,9)", "cast('12345678901234567890123456789.123456789' as decimal(38,9))"),
+    "bytes": ("binary", "x'00ff'"),
+    "day": ("date", "date_from_unix_date(5000000)"),
+    "moment": ("timestamp", "timestamp_micros(9000000000000000000)"),
+    "clock_set_back": ("timestamp", "timestamp'2026-10-25 01:30:00.000001Z'"),
+    "zoneless": ("timestamp_ntz", "timestamp_ntz'2026-03-29 02:30:00.000001'"),
+}
+
+
+@pytest.fixture
+def driver_in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("driver_in_tokyo")
+def test_a_repeated_event_is_found_whatever_the_type_of_its_id(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "facts"
+    values = ", ".join(f"{value} AS `{name}`" for name, (_, value) in IDS.items())
+    for _ in range(2):
+        rows = spark.sql(f"SELECT {values}, 0L AS _batch, timestamp'2026-03-01 12:00:00Z' AS _loaded_at")
+        rows.write.format("delta").mode("append").save(str(table))
+    changes = read_changes(table, 0, lambda app, version: None, lambda batch: False)
+    zone = "spark.sql.session.timeZone"
+    spark.conf.set(zone, "Europe/Berlin")
+    try:
+        assert {name: repeated(NewRows(spark, told_apart_by(name), table, changes)) for name in IDS} == {
+            name: ["the event id was in the table before"] for name in IDS
+        }
+    finally:
+        spark.conf.set(zone, "UTC")
+
+
+def told_apart_by(event_id: str) -> Definition:
+    """A definition with all of IDS, by one of which events are told apart."""
+    columns = {name: ddl for name, (ddl, _) in IDS.items()} | {"product_id": "bigint"}
+    stream = {"path": "in", "format": "parquet", "columns": columns, "event_id": event_id}
+    facts = {"table": "facts", "columns": [*IDS]}
+    return Definition.from_dict({**SALES, "stream": stream, "derive": {}, "facts": facts, "expectations": []})
+
+
+def repeated(new: NewRows) -> list[str]:
+    """What the check of the event id says of each new row."""
+    ids = EventIds(new, new.survey())
+    try:
+        return [row[UNIQUE.column] for row in ids.check(new.frame).select(UNIQUE.column).collect()]
+    finally:
+        ids.forget()
 
 
 def test_rewritten_files_and_deletion_vectors_are_read_as_the_table_reads_them(spark: SparkSession) -> None:

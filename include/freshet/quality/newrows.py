@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, DataType, StructType, TimestampType
 
 from freshet.config import Definition
 from freshet.home import local_path
@@ -43,8 +42,9 @@ class Survey:
     """What one pass over the new rows tells."""
 
     pieces: tuple[Piece, ...] = ()
-    lowest_id: Any = None
-    highest_id: Any = None
+    lowest_id: str | None = None
+    highest_id: str | None = None
+    """The ends of the event ids as text (see `as_text`)."""
     newest_event: datetime | None = None
     newest_load: datetime | None = None
 
@@ -143,25 +143,60 @@ class NewRows:
         frame = self.frame
         timed = stream.event_time if stream.event_time in frame.columns else None
         newest_event = newest_time(F.col(timed)) if timed else F.lit(None)
-        groups = (
-            frame.groupBy(FILE, "_batch")
-            .agg(
-                F.count("*").alias("rows"),
-                F.min(stream.event_id).alias("lowest"),
-                F.max(stream.event_id).alias("highest"),
-                newest_event.cast("timestamp").alias("newest_event"),
-                newest_time(F.col("_loaded_at")).alias("newest_load"),
-            )
-            .collect()
+        groups = frame.groupBy(FILE, "_batch").agg(
+            F.count("*").alias("rows"),
+            F.min(stream.event_id).alias("lowest"),
+            F.max(stream.event_id).alias("highest"),
+            newest_event.cast("timestamp").alias("newest_event"),
+            newest_time(F.col("_loaded_at")).alias("newest_load"),
         )
+        (all_rows,) = groups.agg(
+            F.collect_list(F.struct(FILE, "_batch", "rows")).alias("pieces"),
+            as_text(F.min("lowest"), self.id_type).alias("lowest"),
+            as_text(F.max("highest"), self.id_type).alias("highest"),
+            F.max("newest_event").alias("newest_event"),
+            F.max("newest_load").alias("newest_load"),
+        ).collect()
         origins = self.changes.files or {}
         return Survey(
-            tuple(Piece(g[FILE], g["_batch"], g["rows"], origins.get(local_path(g[FILE]))) for g in groups),
-            _least(g["lowest"] for g in groups),
-            _most(g["highest"] for g in groups),
-            _most(g["newest_event"] for g in groups),
-            _most(g["newest_load"] for g in groups),
+            tuple(
+                Piece(piece[FILE], piece["_batch"], piece["rows"], origins.get(local_path(piece[FILE])))
+                for piece in all_rows["pieces"]
+            ),
+            all_rows["lowest"],
+            all_rows["highest"],
+            all_rows["newest_event"],
+            all_rows["newest_load"],
         )
+
+    @property
+    def id_type(self) -> DataType:
+        """The type of the event id."""
+        return self.whole.schema[self.definition.stream.event_id].dataType
+
+
+def as_text(value: Column, kind: DataType) -> Column:
+    """An event id as text from which `from_text` makes the very same value.
+
+    Python has no such thing for every value: not for dates and times of any year, and a time without a zone
+    would be taken for one in the driver's zone.
+    """
+    if isinstance(kind, BinaryType):
+        return F.hex(value)
+    if isinstance(
+        kind, TimestampType
+    ):  # as a date and time it would be two moments where a clock is set back
+        return F.unix_micros(value).cast("string")
+    return value.cast("string")
+
+
+def from_text(text: str, kind: DataType) -> Column:
+    """The event id that `as_text` has written down."""
+    if isinstance(kind, BinaryType):
+        return F.unhex(F.lit(text))
+    if isinstance(kind, TimestampType):
+        return F.timestamp_micros(F.lit(int(text)))
+    return F.lit(text).cast(kind)
 
 
 def of_batches(batches: Iterable[int | None], column: str = "_batch") -> Column:
@@ -172,11 +207,3 @@ def of_batches(batches: Iterable[int | None], column: str = "_batch") -> Column:
     if len(numbers) > _MOST_LITERALS:
         return condition | F.col(column).between(min(numbers), max(numbers))
     return condition | F.col(column).isin(numbers) if numbers else condition
-
-
-def _least(values: Iterable[Any]) -> Any:
-    return min((value for value in values if value is not None), default=None)
-
-
-def _most(values: Iterable[Any]) -> Any:
-    return max((value for value in values if value is not None), default=None)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from freshet.quality.checks import BATCH, UNIQUE
-from freshet.quality.newrows import NewRows, Survey
+from freshet.quality.newrows import NewRows, Survey, from_text
 
 BROADCAST_IDS = 1_000_000
 
@@ -32,9 +32,10 @@ class EventIds:
 
     def _among_old(self, new: NewRows, survey: Survey) -> DataFrame:
         """The new ids that are in the rest of the table as well."""
-        if not new.has_rest or survey.lowest_id is None:
+        if not new.has_rest or survey.lowest_id is None or survey.highest_id is None:
             return self._ids.limit(0)
-        span = F.col(self.event_id).between(F.lit(survey.lowest_id), F.lit(survey.highest_id))
+        ends = (from_text(end, new.id_type) for end in (survey.lowest_id, survey.highest_id))
+        span = F.col(self.event_id).between(*ends)
         old = new.rest(survey).where(span).select(self.event_id)
         ids = F.broadcast(self._ids) if survey.rows <= BROADCAST_IDS else self._ids.hint("merge")
         return old.join(ids, self.event_id, "left_semi").distinct()
