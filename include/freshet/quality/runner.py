@@ -29,6 +29,9 @@ KEPT_RUNS = 30
 
 _SITE = "local_site"
 
+_RESULTS = Path("uncommitted", "validations")
+"""Where in the context the results are that Data Docs show, a folder a suite."""
+
 
 class Runner:
     """The validation runs of one load."""
@@ -36,7 +39,6 @@ class Runner:
     def __init__(self, load: str, run_name: str) -> None:
         self.home = LoadHome(load)
         self.home.validation.mkdir(parents=True, exist_ok=True)
-        # Everything in it is made anew by each run, so a context that a kill left half-written does no harm.
         logging.getLogger("great_expectations").setLevel(logging.ERROR)
         self.context = self._open()
         self.run_id = RunIdentifier(run_name=run_name)
@@ -98,6 +100,7 @@ class Runner:
         return self.home.data_docs / "index.html"
 
     def _open(self) -> FileDataContext:
+        _clear(self.home.validation / "gx")
         context = gx.get_context(mode="file", project_root_dir=self.home.validation)
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
         context.variables.data_docs_sites = {
@@ -112,9 +115,7 @@ class Runner:
             }
         }
         context.variables.save()
-        _prune(
-            Path(context.root_directory) / "uncommitted" / "validations", self.home.data_docs / "validations"
-        )
+        _prune(Path(context.root_directory) / _RESULTS, self.home.data_docs / "validations")
         return context
 
     def _batch_definition(self, name: str, frame: DataFrame | pd.DataFrame) -> BatchDefinition:
@@ -125,6 +126,21 @@ class Runner:
             asset = sources.add_or_update_spark(name, persist=False).add_dataframe_asset(name)
         batch: BatchDefinition = asset.add_batch_definition_whole_dataframe("new")
         return batch
+
+
+def _clear(context: Path) -> None:
+    """Remove what an earlier run has left of the context, all but the results.
+
+    Each run makes it anew. Great Expectations writes its files in place, and over half a file, which is what
+    a kill leaves, it opens no context.
+    """
+    results = context / _RESULTS
+    loose = (entry for entry in results.glob("*") if not entry.is_dir())
+    for entry in (*context.glob("*"), *results.parent.glob("*"), *loose):
+        if entry.is_dir() and not results.is_relative_to(entry):
+            shutil.rmtree(entry)
+        elif not entry.is_dir():
+            entry.unlink()
 
 
 def _prune(results: Path, pages: Path) -> None:
