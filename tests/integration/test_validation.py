@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from freshet.config import Definition
-from freshet.errors import ValidationError
+from freshet.errors import LoadStateError, ValidationError
 from freshet.home import PROJECT
 from freshet.quality import quarantine as quarantining
 from freshet.quality import validate as validating
@@ -369,10 +369,14 @@ def test_quarantine_goes_on_beside_a_running_load_and_after_compaction(
     validate(load.definition, spark)
     DeltaTable(str(load.facts_path)).optimize.compact()
     later = sales(50, 2)
-    comes_between(monkeypatch, tmp_path, lambda: load.batch(later))
+    comes_between(monkeypatch, tmp_path, lambda: load.batch(later, finished=False))
     assert quarantine(load.definition, spark) == 4
     stamped = [{**row, "_batch": 3} for row in later]
     assert complete(load.facts()) == complete([*right, *stamped])
+    # The facts before the unfinished batch have rows that are parked by now.
+    with pytest.raises(LoadStateError, match=r"Batch 3 .* is not finished.*`freshet enrich sales`"):
+        validate(load.definition, spark)
+    load.record(3, facts=len(later))
     result = validate(load.definition, spark)
     assert result.success, list(result.lines())
 

@@ -54,6 +54,8 @@ class Changes:
     """Whether the rows of the files are the rows of the table (no deletion vectors)."""
     held_back: int | None
     """The unfinished batch before whose commit `to_version` lies."""
+    later_writers: frozenset[str] = frozenset()
+    """The applications whose transactions lie behind `to_version`."""
 
     @property
     def empty(self) -> bool:
@@ -91,19 +93,21 @@ def read_changes(
     first = 0 if after is None else after + 1
     commits = [_commit(table, version) for version in versions if version >= first]
     held_back = None
+    later: list[Commit] = []
     for position, commit in enumerate(commits):
         batch = commit.batch(batch_of)
         if batch is not None and unfinished(batch):
             held_back, head = batch, commit.version - 1
-            commits = commits[:position]
+            commits, later = commits[:position], commits[position:]
             break
+    writers = frozenset(app for commit in later for app, _ in commit.transactions)
     if head < first:  # nothing is new, or all that is new waits for its batch
-        return Changes(after, head, {}, True, held_back)
+        return Changes(after, head, {}, True, held_back, writers)
     if len(commits) < head - first + 1:
-        return Changes(after, head, None, False, held_back)
+        return Changes(after, head, None, False, held_back, writers)
     files = _new_files(table, commits, batch_of)
     vectors = any(action.get("deletionVector") for commit in commits for action in commit.added)
-    return Changes(after, head, files, not vectors, held_back)
+    return Changes(after, head, files, not vectors, held_back, writers)
 
 
 def only_grown(table: Path, after: int) -> bool:

@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from freshet.config import Definition
-from freshet.errors import ValidationError
+from freshet.errors import LoadStateError, ValidationError
 from freshet.home import LoadHome
 from freshet.progress import Progress, silent
 from freshet.quality.batches import Batches, stream_ids
@@ -32,7 +32,7 @@ from freshet.quality.ledger import Ledger, ledger_frame, read_ledger
 from freshet.quality.newrows import NewRows, Survey
 from freshet.quality.pointer import LastGood, move_last_good, read_last_good
 from freshet.quality.prepare import Prepared, prepare
-from freshet.quality.quarantine import finish_quarantine
+from freshet.quality.quarantine import application, finish_quarantine
 from freshet.quality.result import ExpectationResult, ValidationResult, keep_result
 from freshet.quality.unique import EventIds
 
@@ -84,12 +84,15 @@ class Validation:
     def _changes(self, pointer: LastGood | None, ledger: Ledger) -> Changes:
         home = LoadHome(self.definition.load)
         ours = stream_ids(self.definition.load, ledger.stream_ids)
-        return read_changes(
+        changes = read_changes(
             home.facts(self.definition.facts.table),
             pointer.version if pointer else None,
             lambda app, version: version if app in ours else None,
             ledger.unfinished,
         )
+        if application(self.definition.load) in changes.later_writers:
+            raise _quarantined_behind(self.definition.load, changes.held_back)
+        return changes
 
     def _validated(self, changes: Changes, ledger: Ledger) -> ValidationResult:
         # The import takes seconds in which Spark can work.
@@ -182,6 +185,19 @@ class Validation:
             held_back=changes.held_back,
             **{"success": True, "rows": 0, **found},
         )
+
+
+def _quarantined_behind(load: str, batch: int | None) -> LoadStateError:
+    """The refusal of facts that a quarantine has taken away behind an unfinished batch.
+
+    The version before the batch still has the rows, and the parked table has them as well: no books of that
+    version balance, and its failing rows cannot be moved once more.
+    """
+    return LoadStateError(
+        f"Batch {batch} of load {load!r} is not finished, and a quarantine came after its facts, so the "
+        "facts before it cannot be validated by themselves. Have the batch finished, by the enrich run at "
+        f"work or by `freshet enrich {load}`, then validate again."
+    )
 
 
 def _materialise(frame: DataFrame, rows: int) -> None:
