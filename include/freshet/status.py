@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from freshet import delta
 from freshet.config import Definition
-from freshet.home import LoadHome
+from freshet.home import LoadHome, local_path
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
 
 LEDGER_COLUMNS = ["batch", "rows_in", "facts", "parked", "waiting_before", "waiting_after", "balanced"]
@@ -37,7 +39,11 @@ class Ledger:
     balanced: bool
     """Every batch balances by itself and all of them together."""
     unrecorded: int
-    """Rows in the tables beyond the ledger: those of a batch being written. Negative: rows are lost."""
+    """Rows of batches that the ledger has not: of one being written. Negative: rows are lost.
+
+    As in validation, only batches that no successful validation has covered can have lost any: the facts of
+    the others may be deleted.
+    """
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class LoadStatus:
 def load_status(definition: Definition) -> LoadStatus:
     """Where the load of a definition stands now."""
     from freshet.master.snapshot import latest
-    from freshet.quality.pointer import last_good
+    from freshet.quality.pointer import read_last_good
     from freshet.quality.result import last_validation
 
     home = LoadHome(definition.load)
@@ -81,18 +87,20 @@ def load_status(definition: Definition) -> LoadStatus:
     batches = sorted(delta.read_rows(home.batches, LEDGER_COLUMNS), key=lambda row: row["batch"])
     facts_path = home.facts(definition.facts.table)
     facts = delta.open_table(facts_path)
-    fact_rows = _rows(facts, facts_path)
-    parked = _parked(home.parked)
+    good = read_last_good(definition.load)
+    validated = -1 if good is None or good.batch is None else good.batch
+    parked, in_parked = _parked(home.parked, validated)
+    held = _by_batch(facts, facts_path, validated) + in_parked
     validation = last_validation(definition)
     return LoadStatus(
         load=definition.load,
-        facts=fact_rows,
+        facts=_rows(facts, facts_path),
         facts_version=facts.version() if facts else None,
         parked=parked,
         batches=len(batches),
-        ledger=_ledger(batches, fact_rows, parked, _moving(home)),
+        ledger=_ledger(batches, _unrecorded(batches, validated, held, _moving(home))),
         snapshots={lookup.name: latest(definition.load, lookup.name) for lookup in definition.lookups},
-        last_good=last_good(definition),
+        last_good=good.version if good else None,
         last_validation=validation.as_dict() if validation else None,
         running=_running(home.lease),
     )
@@ -111,13 +119,43 @@ def _rows(table: DeltaTable | None, path: Path) -> int:
     return rows.count_rows() if rows else 0
 
 
-def _parked(path: Path) -> Parked:
+def _by_batch(table: DeltaTable | None, path: Path, after: int) -> Counter[int]:
+    """The rows of each batch after one, by the statistics in the log: only files of several are read."""
+    counts: Counter[int] = Counter()
+    if table is None:
+        return counts
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for file in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        first, last = file.get("min._batch"), file.get("max._batch")
+        if last is not None and last <= after:
+            continue
+        if first is not None and first == last and file["num_records"] and file["null_count._batch"] == 0:
+            counts[last] += file["num_records"]
+        else:
+            counts += _counted(pq.read_table(path / local_path(file["path"]), columns=["_batch"]), after)
+    return counts
+
+
+def _counted(rows: pa.Table, after: int) -> Counter[int]:
+    """The rows of each batch after one; those of no batch are left out."""
+    counts = (entry.values() for entry in rows["_batch"].value_counts().to_pylist())
+    return Counter({batch: count for batch, count in counts if batch is not None and batch > after})
+
+
+def _parked(path: Path, after: int) -> tuple[Parked, Counter[int]]:
+    """The parked rows, and how many there are of each batch after one."""
+    import pyarrow as pa
+
     reasons: Counter[str] = Counter()
+    batches: Counter[int] = Counter()
     rows = delta.dataset(path)
-    for batch in rows.to_batches(columns=["reason"]) if rows else ():
+    for batch in rows.to_batches(columns=["reason", "_batch"]) if rows else ():
         for entry in batch.column("reason").value_counts().to_pylist():
             reasons[entry["values"]] += entry["counts"]
-    return Parked(reasons.total(), dict(sorted(reasons.items())))
+        batches += _counted(pa.Table.from_batches([batch]), after)
+    return Parked(reasons.total(), dict(sorted(reasons.items()))), batches
 
 
 def _moving(home: LoadHome) -> int:
@@ -128,14 +166,25 @@ def _moving(home: LoadHome) -> int:
     return int(pending["rows"]) if pending else 0
 
 
-def _ledger(batches: list[dict[str, Any]], facts: int, parked: Parked, moving: int) -> Ledger:
+def _unrecorded(batches: Sequence[Mapping[str, Any]], validated: int, held: Counter[int], moving: int) -> int:
+    """What the tables hold of batches that the ledger has not; negative: what they lack of those it has.
+
+    Quarantine moves facts to the parked table, where they keep their batch: both together stay what the
+    ledger says. A row that claims a recorded batch and is not its own is for validation to find.
+    """
+    said = Counter(
+        {row["batch"]: row["facts"] + row["parked"] for row in batches if row["batch"] > validated}
+    )
+    lost = max(0, (said - held).total() - moving)
+    return -lost or sum(rows for batch, rows in held.items() if batch not in said)
+
+
+def _ledger(batches: Sequence[Mapping[str, Any]], unrecorded: int) -> Ledger:
     rows_in, facts_out, parked_out = (
         sum(row[name] for row in batches) for name in ("rows_in", "facts", "parked")
     )
     before = batches[0]["waiting_before"] if batches else 0
     after = batches[-1]["waiting_after"] if batches else 0
-    # Quarantine moves facts to the parked table; both together stay what the ledger says.
-    unrecorded = facts + parked.total - facts_out - parked_out
     sums_balance = rows_in + before == facts_out + parked_out + after
     return Ledger(
         rows_in=rows_in,
@@ -143,7 +192,7 @@ def _ledger(batches: list[dict[str, Any]], facts: int, parked: Parked, moving: i
         parked=parked_out,
         waiting=after,
         balanced=sums_balance and all(row["balanced"] for row in batches),
-        unrecorded=unrecorded if unrecorded >= 0 else min(0, unrecorded + moving),
+        unrecorded=unrecorded,
     )
 
 

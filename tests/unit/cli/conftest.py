@@ -57,18 +57,23 @@ def ledger_row(batch: int, rows_in: int, facts: int, parked: int, **changed: Any
     return row | changed
 
 
-def write_facts(home: LoadHome, ids: list[str]) -> None:
+def write_facts(home: LoadHome, ids: list[str], batch: int | None) -> None:
+    count = len(ids)
     table = pa.table(
-        {"sale_id": ids, "quantity": pa.array([1] * len(ids), pa.int32()), "_batch": [0] * len(ids)}
+        {"sale_id": ids, "quantity": pa.array([1] * count, pa.int32()), "_batch": of_batch(batch, count)}
     )
     write_deltalake(str(home.facts("sales_facts")), table, mode="append")
 
 
-def write_parked(home: LoadHome, reasons: list[str]) -> None:
-    table = pa.table(
-        {"id": [str(n) for n in range(len(reasons))], "reason": reasons, "raw": ["x"] * len(reasons)}
-    )
+def write_parked(home: LoadHome, reasons: list[str], batch: int | None) -> None:
+    count = len(reasons)
+    ids = [str(n) for n in range(count)]
+    table = pa.table({"id": ids, "reason": reasons, "raw": ["x"] * count, "_batch": of_batch(batch, count)})
     write_deltalake(str(home.parked), table, mode="append")
+
+
+def of_batch(batch: int | None, count: int) -> pa.Array:
+    return pa.array([batch] * count, pa.int64())
 
 
 def write_batches(home: LoadHome, rows: list[dict[str, Any]]) -> None:
@@ -78,10 +83,10 @@ def write_batches(home: LoadHome, rows: list[dict[str, Any]]) -> None:
 @pytest.fixture
 def loaded(home: LoadHome) -> LoadHome:
     """A load after two batches: 10 records in, 7 facts, 3 parked."""
-    write_facts(home, ["a", "b", "c", "d"])
-    write_facts(home, ["e", "f", "g"])
-    write_parked(home, ["unmatched", "malformed"])
-    write_parked(home, ["unmatched"])
+    write_facts(home, ["a", "b", "c", "d"], 0)
+    write_facts(home, ["e", "f", "g"], 1)
+    write_parked(home, ["unmatched", "malformed"], 0)
+    write_parked(home, ["unmatched"], 1)
     write_batches(home, [ledger_row(0, 6, 4, 2)])
     write_batches(home, [ledger_row(1, 4, 3, 1)])
     for version in (1, 2):

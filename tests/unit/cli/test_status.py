@@ -78,7 +78,7 @@ def test_waiting_tuples_are_part_of_the_balance(run: Run, loaded: LoadHome) -> N
 
 
 def test_facts_of_a_batch_that_is_not_finished_are_told_apart(run: Run, loaded: LoadHome) -> None:
-    write_facts(loaded, ["h", "i"])
+    write_facts(loaded, ["h", "i"], 2)
     found = status(run)["ledger"]
     assert (found["balanced"], found["unrecorded"]) == (True, 2)
     assert "2 rows of a batch that is not finished" in run("status", "sales").stdout
@@ -88,11 +88,32 @@ def test_quarantined_facts_are_not_counted_twice(run: Run, loaded: LoadHome) -> 
     from deltalake import DeltaTable
 
     DeltaTable(str(loaded.facts("sales_facts"))).delete("sale_id = 'a'")
-    write_parked(loaded, ["quarantined"])
+    write_parked(loaded, ["quarantined"], 0)
     found = status(run)
     assert found["facts"] == 6
     assert found["parked"]["by_reason"]["quarantined"] == 1
     assert found["ledger"]["unrecorded"] == 0
+
+
+def test_rows_that_no_batch_has_written_are_of_no_unfinished_batch(run: Run, loaded: LoadHome) -> None:
+    write_facts(loaded, ["foreign"], None)
+    write_parked(loaded, ["quarantined"], None)
+    assert status(run)["ledger"]["unrecorded"] == 0
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_facts_may_be_deleted_once_they_are_validated(run: Run, validated: LoadHome, compacted: bool) -> None:
+    from deltalake import DeltaTable
+
+    facts = DeltaTable(str(validated.facts("sales_facts")))
+    if compacted:
+        facts.optimize.compact()
+    facts.delete("sale_id in ('a', 'b')")
+    assert status(run)["ledger"]["unrecorded"] == 0
+    facts.delete("sale_id = 'e'")
+    write_facts(validated, ["h", "i"], 2)
+    assert status(run)["ledger"]["unrecorded"] == -1
+    assert "1 rows that the ledger has and the tables have not" in run("status", "sales").stdout
 
 
 def test_facts_on_their_way_to_the_parked_table_are_not_lost(run: Run, loaded: LoadHome) -> None:
@@ -118,8 +139,8 @@ def test_a_batch_that_ends_meanwhile_is_not_taken_for_lost(
         found = read(path)
         if path == loaded.parked and not ended:
             ended.append(True)
-            write_facts(loaded, ["h"])
-            write_parked(loaded, ["unmatched"])
+            write_facts(loaded, ["h"], 2)
+            write_parked(loaded, ["unmatched"], 2)
             write_batches(loaded, [ledger_row(2, 2, 1, 1)])
         return found
 
