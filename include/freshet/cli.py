@@ -200,12 +200,13 @@ def quarantine(load: Load, quiet: Quiet = False) -> None:
     definition = find_definition(load)
 
     from freshet.quality.quarantine import quarantine as run
+    from freshet.quality.quarantine import why_nothing_moved
 
     with progress_bars(quiet) as progress:
         moved = run(definition, _session(f"freshet quarantine {load}"), progress)
     if not quiet:
         again = f"{moved:,} facts moved to the parked table. Validate again: freshet validate {load}"
-        typer.echo(again if moved else "No facts failed the last validation; nothing was moved.")
+        typer.echo(again if moved else why_nothing_moved(definition))
 
 
 @app.command("last-good")

@@ -95,6 +95,18 @@ def quarantine(definition: Definition, spark: SparkSession, progress: Progress |
         return finished
 
 
+def why_nothing_moved(definition: Definition) -> str:
+    """The reason, for people, why a quarantine had nothing to move."""
+    result = last_validation(definition)
+    again = f"freshet validate {definition.load}"
+    if result is None:
+        return f"Load {definition.load!r} has not been validated yet; nothing was moved. Validate it: {again}"
+    if result.quarantined is not None:
+        moved = f"All {result.quarantined:,} facts that failed have been moved already"
+        return f"{moved}. Validate again: {again}"
+    return "No facts failed the last validation; nothing was moved."
+
+
 def finish_quarantine(definition: Definition, spark: SparkSession, progress: Progress = silent) -> int | None:
     """Do what is left of a quarantine that has begun; how many rows it moves.
 

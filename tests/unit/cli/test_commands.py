@@ -72,6 +72,21 @@ def test_without_a_good_version_last_good_says_what_to_do(run: Run, loaded: Load
     assert "freshet validate sales" in result.stderr
 
 
+def test_a_quarantine_that_moves_nothing_says_why(
+    run: Run, validated: LoadHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("freshet.cli._session", lambda name: None)
+    last = json.loads(validated.last_validation.read_text())
+    validated.last_validation.write_text(json.dumps({**last, "quarantined": 2}))
+    moved = "All 2 facts that failed have been moved already. Validate again: freshet validate sales\n"
+    assert run("quarantine", "sales").stdout == moved
+    validated.last_validation.write_text(json.dumps({**last, "success": True}))
+    none_failed = "No facts failed the last validation; nothing was moved.\n"
+    assert run("quarantine", "sales").stdout == none_failed
+    validated.last_validation.unlink()
+    assert "Load 'sales' has not been validated yet" in run("quarantine", "sales").stdout
+
+
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
