@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from freshet.config import find_definition
@@ -51,11 +50,11 @@ def reset(load: str) -> list[Path]:
 @contextmanager
 def _validation_at_rest(load: str) -> Iterator[None]:
     """Refuse while a validation is at work: it would move the last good version of a table that is gone."""
-    file = LoadHome(load).validation_lock
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as lock:
+    from freshet.quality.files import locked
+
+    with ExitStack() as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.enter_context(locked(LoadHome(load).validation_lock, wait=False))
         except BlockingIOError:
             raise LoadStateError(
                 f"A validation or quarantine of load {load!r} is at work. Wait for it, or stop it."

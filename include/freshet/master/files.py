@@ -52,9 +52,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file, at once and in full."""
+    """Write a JSON file, at once and in full; what JSON has no type for becomes text."""
     with replacing(path) as hidden:
-        hidden.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        hidden.write_text(json.dumps(content, indent=2, default=str) + "\n", encoding="utf-8")
 
 
 @contextmanager

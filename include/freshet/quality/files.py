@@ -1,28 +1,15 @@
-"""Files of the validation's state: written whole or not at all, changed by one process at a time."""
+"""Files of the validation's state: read with what to do when they are damaged, changed by one at a time."""
 
 from __future__ import annotations
 
 import fcntl
 import json
-import os
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from freshet.errors import LoadStateError
-
-
-def write_json(file: Path, content: Mapping[str, Any]) -> None:
-    """Replace a JSON file at once and for good."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-    with draft.open("w", encoding="utf-8") as out:
-        json.dump(content, out, indent=1, default=str)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(file)
 
 
 def read_json(file: Path) -> dict[str, Any] | None:
@@ -41,9 +28,12 @@ def read_json(file: Path) -> dict[str, Any] | None:
 
 
 @contextmanager
-def locked(file: Path) -> Iterator[None]:
-    """Hold the lock of a file for the time of the block; the system gives it back when the process dies."""
+def locked(file: Path, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a file for the time of the block; the system gives it back when the process dies.
+
+    Without waiting, a lock that somebody else holds is a BlockingIOError.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

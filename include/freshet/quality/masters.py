@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 from freshet.config import Lookup
 from freshet.config.types import to_arrow, to_ddl
 from freshet.home import LoadHome
+from freshet.master.files import write_json
 from freshet.master.manifest import read_manifest
 from freshet.master.snapshot import open_snapshot, read_pages, snapshot_path
 from freshet.outofcore import LEAST_MEMORY, bounded_database
-from freshet.quality.files import read_json, write_json
+from freshet.quality.files import read_json
 from freshet.quality.pages import PageReader
 from freshet.queries import duckdb_name, query
 

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 
 from freshet.config import Definition
 from freshet.home import LoadHome
-from freshet.quality.files import locked, read_json, write_json
+from freshet.master.files import write_json
+from freshet.quality.files import locked, read_json
 
 
 @dataclass(frozen=True)

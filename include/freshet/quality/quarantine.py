@@ -36,10 +36,11 @@ from pyspark.sql import functions as F
 from freshet.config import Definition
 from freshet.errors import LoadStateError, ValidationError
 from freshet.home import LoadHome
+from freshet.master.files import write_json
 from freshet.progress import Progress, silent
 from freshet.quality.changes import only_grown
 from freshet.quality.failing import BATCH, CHECKS, COPIES, EVENT_ID, RAW, REASONS, row_as_json
-from freshet.quality.files import locked, read_json, write_json
+from freshet.quality.files import locked, read_json
 from freshet.quality.ledger import QUARANTINED
 from freshet.quality.newrows import of_batches
 from freshet.quality.result import ValidationResult, keep_result, last_validation

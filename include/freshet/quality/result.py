@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from freshet.config import Definition
 from freshet.home import LoadHome
-from freshet.quality.files import read_json, write_json
+from freshet.master.files import write_json
+from freshet.quality.files import read_json
 
 SHOWN_IDS = 20
 """How many failing events a result names; the file of failing rows has all of them."""
