@@ -386,16 +386,21 @@ def comes_between(monkeypatch: pytest.MonkeyPatch, folder: Path, write: Callable
     reading, written = folder / "reading", folder / "written"
     leaving = quarantining._leaving
 
+    def wait_for(file: Path) -> None:
+        deadline = time.monotonic() + 300
+        while not file.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited in vain for {file}")
+            time.sleep(0.05)
+
     @F.udf("string")
     def wait(raw):
         reading.touch()
-        while not written.exists():
-            time.sleep(0.05)
+        wait_for(written)
         return raw
 
     def write_then() -> None:
-        while not reading.exists():
-            time.sleep(0.05)
+        wait_for(reading)
         write()
         written.touch()
 
