@@ -563,6 +563,27 @@ def test_rewritten_files_and_deletion_vectors_are_read_as_the_table_reads_them(s
     }
 
 
+BY_DAY: dict[str, Any] = {
+    "stream": {
+        **SALES["stream"],
+        "columns": {"day": "date", "product_id": "bigint", "quantity": "int"},
+        "event_id": "day",
+        "event_time": None,
+    },
+    "facts": {"table": "days", "columns": ["day", "surrogate_key", "supplier_id", "quantity", "total"]},
+}
+
+
+def test_a_failing_fact_is_named_though_python_has_no_such_event_id(spark: SparkSession) -> None:
+    load = Load(BY_DAY, FACTS_SCHEMA.replace("sale_id string", "day date"))
+    load.publish_products()
+    far_off: Any = pa.scalar(5_000_000, pa.int32()).cast(pa.date32())
+    load.batch([{**sale("of that day", total=9.0), "day": far_off, "sold_at": None}])
+    result = validate(load.definition, spark)
+    assert by_check(result) == {"derived total": {"+15659-07-15"}}
+    assert [row.event_id for row in result.failing_rows] == ["+15659-07-15"]
+
+
 WITH_SHOPS: dict[str, Any] = {
     "stream": {**SALES["stream"], "columns": {**SALES["stream"]["columns"], "shop_id": "bigint"}},
     "lookups": [

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DatetimeType
 
 from freshet.config import Definition
 from freshet.quality.batches import Batches, Group
@@ -21,6 +22,9 @@ from freshet.quality.unique import EventIds
 
 FOREIGN = "_foreign"
 """The column that says whether no batch of the load has written the row."""
+
+EVENT = "_event"
+"""The column that names the event of a row: its id, as text where Python does not have every value."""
 
 _GROUP = "_group"
 _TIME_ZONE = "spark.sql.session.timeZone"
@@ -58,8 +62,14 @@ def prepare(new: NewRows, batches: Batches, ids: EventIds) -> Prepared:
         ]
         parts.append(rows.where(F.col(_GROUP).isNull()))
     together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-    prepared.frame = together.select(*facts, *(check.column for check in prepared.checks), FOREIGN)
+    checks = (check.column for check in prepared.checks)
+    prepared.frame = together.select(*facts, *checks, FOREIGN, _event(new).alias(EVENT))
     return prepared
+
+
+def _event(new: NewRows) -> Column:
+    event_id = F.col(new.definition.stream.event_id)
+    return event_id.cast("string") if isinstance(new.id_type, DatetimeType) else event_id
 
 
 def _with_faults(rows: DataFrame, batches: Batches) -> DataFrame:

@@ -31,7 +31,7 @@ from freshet.quality.files import locked
 from freshet.quality.ledger import Ledger, ledger_frame, read_ledger
 from freshet.quality.newrows import NewRows, Survey
 from freshet.quality.pointer import LastGood, move_last_good, read_last_good
-from freshet.quality.prepare import Prepared, prepare
+from freshet.quality.prepare import EVENT, Prepared, prepare
 from freshet.quality.quarantine import application, finish_quarantine
 from freshet.quality.result import ExpectationResult, ValidationResult, keep_result
 from freshet.quality.unique import EventIds
@@ -133,12 +133,11 @@ class Validation:
         limit = self.definition.freshness
         freshness = _freshness(survey, ledger, limit)
         suites = build_suites(self.definition, prepared.checks, limit if AGE in freshness else None)
-        event_id = self.definition.stream.event_id
         runner = Runner(self.definition.load, f"versions {_span(changes)}")
         found: list[ExpectationResult] = []
         result = self._result(changes, rows=survey.rows, unchecked=prepared.unchecked, freshness=freshness)
         if survey.rows:
-            on_rows = runner.run(suites[FACTS], prepared.frame, event_id)
+            on_rows = runner.run(suites[FACTS], prepared.frame, EVENT)
             found += on_rows
             failed = {one.check: one for one in on_rows if not one.success}
             frames = {
