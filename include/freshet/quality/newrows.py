@@ -183,9 +183,8 @@ def as_text(value: Column, kind: DataType) -> Column:
     """
     if isinstance(kind, BinaryType):
         return F.hex(value)
-    if isinstance(
-        kind, TimestampType
-    ):  # as a date and time it would be two moments where a clock is set back
+    if isinstance(kind, TimestampType):
+        # Where a clock is set back, one date and time is two moments.
         return F.unix_micros(value).cast("string")
     return value.cast("string")
 
