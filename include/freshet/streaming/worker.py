@@ -96,6 +96,9 @@ class WarmOperator:
 
 _warm: dict[tuple[str, str], WarmOperator] = {}
 
+_Stage = Iterator[pa.RecordBatch | None]
+"""What a stage hands to the next: records, or None so that what was parked leaves the worker meanwhile."""
+
 
 @dataclass
 class Partition:
@@ -112,12 +115,13 @@ class Partition:
         for lookup in self.task.lookups:
             stream = self._looked_up(stream, lookup)
         for batch in stream:
-            yield self._output(batch, FACT)
+            if batch is not None:
+                yield self._output(batch, FACT)
             yield from self._take_parked()
         yield from self._take_parked()
         yield self._statistics()
 
-    def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _checked(self, batches: Iterator[pa.RecordBatch]) -> _Stage:
         """Let sound records through; park the others with what is wrong with them."""
         for numbered in batches:
             batch = self._without_non_records(numbered)
@@ -186,19 +190,21 @@ class Partition:
         self._park(batch.take(pa.array(rows)), _reason=reason, _lookup=lookup, _detail=f"{column} is null")
         return _without_rows(batch, rows)
 
-    def _looked_up(self, batches: Iterator[pa.RecordBatch], lookup: LookupTask) -> Iterator[pa.RecordBatch]:
+    def _looked_up(self, batches: _Stage, lookup: LookupTask) -> _Stage:
         """One lookup: matched records go on with their new columns, the others as its policy says."""
         join = self._take_warm(lookup)
         seconds = _Stopwatch()
         for batch in batches:
-            if not lookup.key_may_be_null:
-                batch = self._without_nulls(batch, lookup.stream_key, records.NULL_KEY, lookup.name)
-            yield from self._apply(seconds.timed(join.push(batch, batch[lookup.stream_key])), lookup)
+            if batch is not None:
+                if not lookup.key_may_be_null:
+                    batch = self._without_nulls(batch, lookup.stream_key, records.NULL_KEY, lookup.name)
+                yield from self._apply(seconds.timed(join.push(batch, batch[lookup.stream_key])), lookup)
+            yield None  # perhaps all of the batch was parked
         yield from self._apply(seconds.timed(join.drain()), lookup)
         self.stats[lookup.name] = {**asdict(join.take_stats()), "wall": seconds.total}
         _warm[self.task.load, lookup.name] = WarmOperator(lookup, join)
 
-    def _apply(self, outputs: Iterator[JoinOutput], lookup: LookupTask) -> Iterator[pa.RecordBatch]:
+    def _apply(self, outputs: Iterator[JoinOutput], lookup: LookupTask) -> _Stage:
         for output in outputs:
             if output.master is not None:
                 yield self._with_master(output.stream, output.master, lookup)
@@ -212,6 +218,7 @@ class Partition:
                     _lookup=lookup.name,
                     _key=output.stream[lookup.stream_key].cast(pa.string()),
                 )
+                yield None
 
     def _take_warm(self, lookup: LookupTask) -> JoinOperator:
         """The lookup's operator, warm if it was made for just this; it comes back when the partition is done.
