@@ -116,6 +116,10 @@ def test_every_bad_record_is_parked_with_its_reason_and_raw_text(
     unmatched = [sale(70, 99), sale(71, -1)]
     good = [sale(number, number % 10) for number in range(19)]
     good.append("{'sale_id':'s}19','product_id':1,'quantity':1,'more':{'x':'}'}}")
+    shops = "product_id when 7 then null when 8 then '' when 9 then '__HIVE_DEFAULT_PARTITION__'"
+    derived = f"{{total: quantity * price, shop: \"case {shops} else 'Köln/Süd=1' end\"}}"
+    partitioned = yaml(derive=derived, columns=COLUMNS.replace("total", "total, shop"))
+    small.define(partitioned.replace("table: facts,", "table: facts, partition_by: [shop],"))
     small.feed("\n".join([*malformed, "", *wrong_type, "   ", *null_key, *null_id, *unmatched, *good]) + "\n")
     small.publish()
     small.run(spark)
@@ -125,12 +129,17 @@ def test_every_bad_record_is_parked_with_its_reason_and_raw_text(
         "null_key": sorted(null_key),
         "null_event_id": sorted(null_id),
         "unmatched": sorted(unmatched),
+        "partition_value": sorted([good[8], good[9], good[18]]),
     }
-    assert small.facts().num_rows == len(good)
+    facts = {row["sale_id"]: row["shop"] for row in small.facts().to_pylist()}
+    assert len(facts) == len(good) - 3
+    assert {name for name, shop in facts.items() if shop is None} == {"s7", "s17"}
+    assert set(facts.values()) == {None, "Köln/Süd=1"}
     (batch,) = small.batches()
     assert batch["rows_in"] == len(malformed) + 4 + 2 + 2 + 2 + 20 and batch["balanced"]
     details = {row["raw"]: row["detail"] for row in small.parked().to_pylist()}
     assert details[wrong_type[0]] == 'product_id: "one" is not bigint'
+    assert details[good[8]] == "shop: '' in a partition would be read as null"
     ids = [row["id"] for row in small.parked().to_pylist()]
     assert len(set(ids)) == len(ids)
 
@@ -608,6 +617,12 @@ def test_what_cannot_run_is_refused_with_what_to_do(spark: SparkSession, small: 
     with pytest.raises(SnapshotError, match="freshet sort small"):
         small.run(spark)
     small.publish()
+    derived = "{total: quantity * price, tags: \"split(sale_id, '-')\"}"
+    in_parts = yaml(derive=derived, columns=COLUMNS.replace("total", "total, tags"))
+    small.define(in_parts.replace("table: facts,", "table: facts, partition_by: [tags],"))
+    with pytest.raises(DefinitionError, match=r"facts\.partition_by\[0\] = 'tags': a column with parts"):
+        small.run(spark)
+    assert not LoadHome("small").warehouse.exists() and read_plan("small", 0) is None
     small.define(yaml().replace("stream/small", "stream/elsewhere"))
     with pytest.raises(FreshetError, match=r"elsewhere.*does not\s+exist"):
         small.run(spark)

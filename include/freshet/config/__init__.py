@@ -2,7 +2,13 @@
 
 from freshet.config.models import Definition, Enrich, Facts, Lookup, Resort, Stream
 from freshet.config.problems import DefinitionFileError, Problem
-from freshet.config.reading import all_definitions, definition_files, find_definition, read_definition
+from freshet.config.reading import (
+    all_definitions,
+    definition_files,
+    find_definition,
+    read_definition,
+    refused_in_use,
+)
 from freshet.config.units import UnitError, format_bytes, parse_bytes, parse_option, parse_seconds
 
 __all__ = [
@@ -23,4 +29,5 @@ __all__ = [
     "parse_option",
     "parse_seconds",
     "read_definition",
+    "refused_in_use",
 ]

@@ -301,6 +301,13 @@ def _partition_problems(facts: Facts, stream: Stream | None) -> Iterator[Problem
             yield Problem(
                 field, "a column with parts cannot partition a table", "Choose another column", value=name
             )
+        elif stream is not None and stream.columns.get(name) == "binary":
+            yield Problem(
+                field,
+                "a binary column cannot partition a table: bytes that are no text would be changed",
+                "Choose another column",
+                value=name,
+            )
     for position, name, _ in duplicates(facts.partition_by):
         yield Problem(
             ("facts", "partition_by", position),

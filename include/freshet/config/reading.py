@@ -74,6 +74,18 @@ def find_definition(load: str) -> Definition:
     raise DefinitionError(f"There is no load {load!r} in {loads_folder()}. {known}.{broken}")
 
 
+def refused_in_use(definition: Definition, problem: Problem) -> DefinitionError:
+    """The error for what only shows when a definition is used; it names the file, if that still says so."""
+    for path in definition_files() if loads_folder().is_dir() else ():
+        try:
+            if read_definition(path) == definition:
+                found = _with_line(problem, read_yaml(path))
+                return DefinitionFileError(path, [found], load=definition.load)
+        except DefinitionError:
+            continue
+    return DefinitionError(f"The definition of load {definition.load!r} is not usable: {problem}")
+
+
 def all_definitions() -> tuple[list[Definition], list[DefinitionError]]:
     """Every usable definition of the loads folder, and what is wrong with each of the other files."""
     try:

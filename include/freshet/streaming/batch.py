@@ -28,6 +28,7 @@ from freshet.streaming.checkpoint import BatchInput, Checkpoint
 from freshet.streaming.derive import with_derived
 from freshet.streaming.files import damaged_files
 from freshet.streaming.ledger import Tally, ledger_row, written_row
+from freshet.streaming.partitions import without_null_texts
 from freshet.streaming.plan import Plan, is_current, read_damaged, read_plan, settle_damaged
 from freshet.streaming.planning import Planner
 from freshet.streaming.rows import fact_rows, kept_columns, parked_files, parked_rows
@@ -128,7 +129,8 @@ class BatchLoader:
             frame = self._rows_of(frame, [uri for uri in batch_input.files if uri not in refused])
         task = partition_task(self.definition, plan)
         enriched = sources.parse(frame, self.definition).mapInArrow(task, spark_schema(task.schema))
-        return kept_columns(with_derived(enriched, self.definition), self.definition)
+        derived = with_derived(enriched, self.definition)
+        return kept_columns(without_null_texts(derived, self.definition), self.definition)
 
     def _rows_of(self, frame: DataFrame, files: list[str]) -> DataFrame:
         """The records of some files of the batch only, in the shape of the whole batch."""

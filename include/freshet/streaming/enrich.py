@@ -22,6 +22,7 @@ from freshet.streaming.batch import BatchLoader, Listener
 from freshet.streaming.checkpoint import BatchInput, Checkpoint
 from freshet.streaming.lease import Lease, held_lease
 from freshet.streaming.ledger import written_row
+from freshet.streaming.partitions import check_partitions
 from freshet.streaming.plan import Plan, plan_file, read_plan, stream_id
 from freshet.streaming.planning import Planner
 from freshet.streaming.rows import fact_schema
@@ -201,7 +202,9 @@ class Run:
             )
 
     def _create_tables(self, definition: Definition, plan: Plan) -> None:
-        LoadTables(definition).create(self.spark, fact_schema(self.spark, definition, plan))
+        facts = fact_schema(self.spark, definition, plan)
+        check_partitions(definition, facts)
+        LoadTables(definition).create(self.spark, facts)
         self._fitting = plan.snapshots
 
     def _check_columns(self, definition: Definition, plan: Plan) -> None:

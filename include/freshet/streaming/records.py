@@ -24,6 +24,7 @@ NULL_KEY = "null_key"
 NULL_EVENT_ID = "null_event_id"
 UNMATCHED = "unmatched"
 DERIVE_FAILED = "derive_failed"
+PARTITION_VALUE = "partition_value"
 MALFORMED_FILE = "malformed_file"
 
 

@@ -520,6 +520,17 @@ def test_csv_cannot_have_columns_with_parts(write: Write, sales: dict[str, Any],
     assert "Use format json or parquet" in _only_line(write(sales), f"stream.columns.extra = {ddl!r}")
 
 
+@pytest.mark.parametrize("ddl", ["array<int>", "binary"])
+def test_a_table_is_partitioned_by_single_values_that_are_kept_exactly(
+    write: Write, sales: dict[str, Any], ddl: str
+) -> None:
+    sales["stream"]["columns"]["sold_at"] = ddl
+    del sales["stream"]["event_time"]
+    sales["facts"]["partition_by"] = ["sold_at"]
+    told = _only_line(write(sales), "facts.partition_by[0] = 'sold_at'")
+    assert "cannot partition a table" in told and "Choose another column" in told
+
+
 def test_an_event_id_must_be_comparable(write: Write, sales: dict[str, Any]) -> None:
     sales["stream"]["columns"]["sale_id"] = "array<int>"
     assert "column of type array<int>" in _only_line(write(sales), "stream.event_id = 'sale_id'")
