@@ -93,8 +93,9 @@ def test_csv_fields_of_every_simple_type_but_binary(spark: SparkSession, types: 
 
 
 def test_parquet_columns_of_every_type(spark: SparkSession, types: SmallLoad) -> None:
-    columns = {name: pa.array([value, None], to_arrow(ddl)) for (name, ddl), value in zip_values()}
-    table = pa.table({"id": ["full", "null"], "k": pa.array([1, 1], pa.int64()), **columns})
+    columns = {name: pa.array([value, None] * 2, to_arrow(ddl)) for (name, ddl), value in zip_values()}
+    ids = ["full", "null", "full and unmatched", "null and unmatched"]
+    table = pa.table({"id": ids, "k": pa.array([1, 1, 2, 2], pa.int64()), **columns})
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     types.feed(buffer.getvalue(), "parquet")
@@ -103,6 +104,13 @@ def test_parquet_columns_of_every_type(spark: SparkSession, types: SmallLoad) ->
     full, null = sorted(types.facts().to_pylist(), key=lambda row: str(row["id"]))
     assert {name: full[name] for name in COLUMNS} == {name: value for (name, _), value in zip_values()}
     assert {null[name] for name in COLUMNS} == {None}
+    raw = {record["id"]: record for record in map(parse_exactly, types.parked()["raw"].to_pylist())}
+    lost = {"id": "null and unmatched", "k": 2, **dict.fromkeys(COLUMNS)}
+    assert raw == {lost["id"]: lost, "full and unmatched": raw["full and unmatched"]}
+    full = raw["full and unmatched"]
+    assert {name: full[name] for name in COLUMNS} == {
+        name: in_raw(value) for (name, _), value in zip_values()
+    }
 
 
 def test_json_fields_of_every_type(spark: SparkSession, types: SmallLoad) -> None:
@@ -134,6 +142,19 @@ def as_json(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], tuple):
         return dict(value)
     return value
+
+
+def parse_exactly(text: str) -> Any:
+    return json.loads(text, parse_float=Decimal)
+
+
+def in_raw(value: Any) -> Any:
+    """A value as the raw record of a Parquet row has it."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, Decimal):
+        return value
+    return parse_exactly(json.dumps(as_json(value)))
 
 
 def as_csv(value: Any) -> str:

@@ -15,20 +15,18 @@ from pyspark.sql import functions as F
 from freshet.home import LoadHome
 from freshet.quality.prepare import FOREIGN, Prepared
 from freshet.quality.result import SHOWN_IDS, FailingRow
+from freshet.streaming.rows import EXACT_JSON
 
 EVENT_ID, BATCH, RAW, COPIES, CHECKS, REASONS = "event_id", "batch", "raw", "copies", "checks", "reasons"
 """The columns of the file of failing rows, besides `foreign`."""
 
-_JSON = {
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-
 
 def row_as_json(columns: Iterable[str], prefix: str = "") -> Column:
-    """A fact as JSON: to keep it, and to recognise it, as no column tells two copies of an event apart."""
-    return F.to_json(F.struct(*(F.col(f"{prefix}{name}").alias(name) for name in columns)), _JSON)
+    """A fact as JSON: to keep it, and to recognise it, as no column tells two copies of an event apart.
+
+    Nulls are left out, so that it is still the same row when the table has gained a column.
+    """
+    return F.to_json(F.struct(*(F.col(f"{prefix}{name}").alias(name) for name in columns)), EXACT_JSON)
 
 
 def write_failing(

@@ -15,6 +15,13 @@ from freshet.streaming.records import MALFORMED_FILE
 from freshet.streaming.task import partition_task, spark_schema
 from freshet.streaming.worker import FACT, PARKED
 
+EXACT_JSON = {
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""How a row becomes JSON without loss: by default Spark cuts times off behind the milliseconds."""
+
 
 def fact_schema(spark: SparkSession, definition: Definition, plan: Plan) -> StructType:
     """The columns and types of the fact table under a plan."""
@@ -29,7 +36,8 @@ def kept_columns(joined: DataFrame, definition: Definition) -> DataFrame:
     The batch is held in memory until it is written; raw records would be most of what is held.
     """
     stream = definition.stream
-    raw = F.to_json(F.struct(*stream.columns)) if stream.format == "parquet" else F.col("_raw")
+    whole = F.to_json(F.struct(*stream.columns), {**EXACT_JSON, "ignoreNullFields": "false"})
+    raw = whole if stream.format == "parquet" else F.col("_raw")
     wanted = [*definition.facts.columns, *([stream.event_time] if stream.event_time else [])]
     is_fact = F.col("_kind") == FACT
     return joined.select(
