@@ -154,20 +154,30 @@ def test_a_record_that_is_not_utf8_is_parked(spark: SparkSession, small: SmallLo
 
 
 def test_csv_records_are_loaded_and_bad_ones_parked(spark: SparkSession, small: SmallLoad) -> None:
-    small.define(yaml(format="csv", options="{header: true}"))
-    header = "sale_id,product_id,quantity,sold_at\n"
-    small.feed(header + 's1,1,2,2026-01-01T10:00:00Z\n"s,2",2,2,\ns3,x,2,\ns4,1\ns5,77,1,\n', "csv")
-    small.feed("product_id,sale_id,quantity,sold_at\n1,s9,1,\n", "csv")
     small.publish()
+    header = "\n \n'sale_id',product_id,quantity,sold_at\n"
+    small.feed(header + "s1,1,2,2026-01-01T10:00:00Z\n's,2',2,2,NA\ns3,x,NA,NA\ns4,1\ns5,77,1,\n", "csv")
+    small.feed("product_id,sale_id,quantity,sold_at\n1,s9,1,\n", "csv")
+    options = 'header: true, quote: "\'", nullValue: NA'
+    for wrong in ("timestampFormat: foo QQQQQ", "dateFormat: YYYY", "locale: xx-YY"):
+        small.define(yaml(format="csv", options=f"{{{options}, {wrong}}}"))
+        name = wrong.split(":")[0]
+        with pytest.raises(DefinitionError, match=rf"small\.yaml .*\n  line \d+: stream\.options\.{name} = "):
+            small.run(spark)
+        assert not LoadHome("small").warehouse.exists() and read_plan("small", 0) is None
+    times = "timestampFormat: \"yyyy-MM-dd'T'HH:mm:ss[XXX]\", locale: en-US"
+    small.define(yaml(format="csv", options=f"{{{options}, {times}}}"))
     small.run(spark)
     assert sorted(small.facts()["sale_id"].to_pylist()) == ["s,2", "s1"]
     assert reasons(small) == {
-        "wrong_type": ["s3,x,2,"],
+        "wrong_type": ["s3,x,NA,NA"],
         "malformed": ["s4,1"],
         "unmatched": ["s5,77,1,"],
         "malformed_file": [None],
     }
     assert all(batch["balanced"] for batch in small.batches())
+    details = {row["raw"]: row["detail"] for row in small.parked().to_pylist()}
+    assert details["s3,x,NA,NA"] == 'product_id: "x" is not bigint'
 
 
 def test_a_derived_expression_that_fails_parks_its_row(spark: SparkSession, small: SmallLoad) -> None:

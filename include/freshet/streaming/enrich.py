@@ -23,6 +23,7 @@ from freshet.streaming.checkpoint import BatchInput, Checkpoint
 from freshet.streaming.lease import Lease, held_lease
 from freshet.streaming.ledger import written_row
 from freshet.streaming.partitions import check_partitions
+from freshet.streaming.patterns import check_patterns
 from freshet.streaming.plan import Plan, plan_file, read_plan, stream_id
 from freshet.streaming.planning import Planner
 from freshet.streaming.rows import fact_schema
@@ -159,6 +160,7 @@ class Run:
         planner = self._planner(self.definition, sources.split_settings(self.spark), time_zone)
         self._finish_pending(planner)
         if not self.stop.due():
+            check_patterns(self.spark, self.definition)
             self._create_tables(planner.definition, planner.propose(0, BatchInput((), "")))
         while not self.stop.due():
             loaded = self._stream(planner)

@@ -6,9 +6,9 @@ for good.
 
 from __future__ import annotations
 
-import csv
 import errno
 import re
+import string
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
@@ -24,15 +24,17 @@ from freshet.config import Definition
 from freshet.config.types import to_arrow
 from freshet.errors import LoadStateError
 from freshet.home import local_path
+from freshet.streaming.csv_lines import CsvFormat
 from freshet.streaming.plan import Plan, read_damaged
 from freshet.streaming.records import DETAIL_LENGTH
-from freshet.streaming.sources import delimiter, has_header, read_files
+from freshet.streaming.sources import read_files
 from freshet.streaming.tables import carrying
 
 GONE = "the file is gone"
 
 _COMPRESSED = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst")
 """Endings of text files that Spark unpacks."""
+_NOT_BLANK = r"_raw RLIKE '\\S'"
 _OF_THE_FILE = (None, errno.EINVAL)
 """The numbers of errors that come from what a file holds: none, or that of a place that cannot be."""
 
@@ -196,22 +198,19 @@ def _parts_readable_as(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _header_problem(definition: Definition, uri: str) -> str | None:
-    if not has_header(definition):
-        return None
-    try:
-        first = next(csv.reader([_first_line(definition, uri)], delimiter=delimiter(definition)), [])
-    except csv.Error as error:
-        return f"its first line is not a CSV header: {error}"
-    names = [name.strip() for name in first]
-    if not names or names == list(definition.stream.columns):
+    csv = CsvFormat.of(definition.stream.options)
+    header = _header(definition, uri) if csv.header else ""
+    names = [field.text.strip() for field in csv.fields(header)]
+    if not header or names == list(definition.stream.columns):
         return None
     return f"the header names {', '.join(names)}; the definition names {', '.join(definition.stream.columns)}"
 
 
-def _first_line(definition: Definition, uri: str) -> str:
+def _header(definition: Definition, uri: str) -> str:
+    """The first line of a file that is not blank; empty when there is none."""
     file = local_path(uri)
     if file.suffix in _COMPRESSED:
-        rows = _by_spark(definition, uri, lambda frame: frame.select("_raw").take(1))
+        rows = _by_spark(definition, uri, lambda frame: frame.where(_NOT_BLANK).select("_raw").take(1))
         return rows[0]["_raw"] if rows else ""
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
-        return lines.readline().rstrip("\n")
+        return next((line.rstrip("\n") for line in lines if line.strip(string.whitespace)), "")

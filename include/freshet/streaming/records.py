@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from freshet.streaming.csv_lines import CsvFormat
+
 DETAIL_LENGTH = 500
-csv.field_size_limit(sys.maxsize)  # a long field is no mistake; by default one of 128 KB is refused
 
 _TEXT_OR_BRACE = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{}]""", re.DOTALL)
 
@@ -69,19 +68,16 @@ def _behind_object(text: str) -> str:
     return ""
 
 
-def csv_fault(raw: str, columns: Mapping[str, str], nulls: Collection[str], delimiter: str) -> Fault | None:
+def csv_fault(raw: str, columns: Mapping[str, str], nulls: Collection[str], csv: CsvFormat) -> Fault | None:
     """What is wrong with a suspect CSV line, or None when it is sound after all."""
-    try:
-        fields: Sequence[str] = next(csv.reader([raw], delimiter=delimiter), [])
-    except csv.Error as error:
-        return _fault(MALFORMED, f"not a CSV record: {error}")
+    fields = csv.fields(raw)
     if len(fields) != len(columns):
         return _fault(MALFORMED, f"{len(fields)} fields, not {len(columns)}")
     found = dict(zip(columns, fields, strict=True))
-    lost = [name for name in nulls if found[name]]
+    lost = [name for name in nulls if not csv.is_null(found[name])]
     if not lost:
         return _fault(MALFORMED, "not a CSV record")
-    return _wrong_type({name: found[name] for name in lost}, columns)
+    return _wrong_type({name: found[name].text for name in lost}, columns)
 
 
 def nested_fault(columns: Mapping[str, str]) -> Fault:

@@ -118,7 +118,7 @@ def parse(frame: DataFrame, definition: Definition) -> DataFrame:
     else:
         # Of a line with more fields than the parser takes, Spark makes an error and no broken record.
         parsed = try_eval(F.from_csv("_raw", schema, {**options, **_csv_options(definition)}))
-        suspect = F.lit(False)
+        suspect = _blank(definition)
     fields = [F.col(f"_parsed.{_quote(name)}").alias(name) for name in stream.columns]
     broken = F.col("_parsed").isNull() | F.col(f"_parsed.{CORRUPT}").isNotNull() | ~F.is_valid_utf8("_raw")
     trust = F.when(F.coalesce(broken, F.lit(True)), _trust(BROKEN)).when(suspect, _trust(SUSPECT))
@@ -139,23 +139,16 @@ def _suspect_json(definition: Definition) -> Column:
     return F.instr("_raw", "}") != F.length(raw)  # a record without parts has one brace, its last character
 
 
+def _blank(definition: Definition) -> Column:
+    """Lines without a record: with `nullValue` Spark's parser takes one for a record of nulls."""
+    blanks_separate = definition.stream.options.get("delimiter") == " "
+    return (F.col("_raw") if blanks_separate else F.trim("_raw")) == ""
+
+
 def _csv_options(definition: Definition) -> dict[str, str]:
     options = dict(definition.stream.options)
     options.pop("header", None)
     return options
-
-
-def has_header(definition: Definition) -> bool:
-    """Whether the first line of each file names the columns."""
-    return (
-        definition.stream.format == "csv"
-        and definition.stream.options.get("header", "false").lower() == "true"
-    )
-
-
-def delimiter(definition: Definition) -> str:
-    """What separates the fields of a CSV line."""
-    return definition.stream.options.get("delimiter") or ","
 
 
 def _schema(definition: Definition) -> str:

@@ -25,7 +25,7 @@ from freshet.joins import registry
 from freshet.master.manifest import Manifest
 from freshet.master.snapshot import open_snapshot, snapshot_path
 from freshet.memory import Budget
-from freshet.streaming import sources
+from freshet.streaming.csv_lines import CsvFormat
 from freshet.streaming.plan import Plan
 from freshet.streaming.worker import META_FIELDS, LookupTask, PartitionTask, typed_default
 
@@ -47,8 +47,7 @@ def partition_task(definition: Definition, plan: Plan) -> PartitionTask:
         format=stream.format,
         columns=stream.columns,
         event_id=stream.event_id,
-        header=sources.has_header(definition),
-        delimiter=sources.delimiter(definition),
+        csv=CsvFormat.of(stream.options),
         lookups=tuple(lookups),
         schema=pa.schema([*(pa.field(name, kind) for name, kind in types.items()), *META_FIELDS]),
     )

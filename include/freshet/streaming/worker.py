@@ -30,6 +30,7 @@ from freshet.joins.base import JoinOperator, JoinOutput
 from freshet.master.snapshot import open_snapshot
 from freshet.memory import Budget
 from freshet.streaming import records
+from freshet.streaming.csv_lines import CsvFormat
 from freshet.streaming.records import BROKEN, SOUND, Fault, nested_fault
 
 FACT, PARKED, REFUSED, STATS = range(4)
@@ -76,8 +77,8 @@ class PartitionTask:
     format: str
     columns: Mapping[str, str]
     event_id: str
-    header: bool
-    delimiter: str
+    csv: CsvFormat
+    """Of no meaning for other formats."""
     lookups: tuple[LookupTask, ...]
     schema: pa.Schema
     """Of the output."""
@@ -107,6 +108,8 @@ class Partition:
     task: PartitionTask
     rows_in: int = 0
     parked: list[pa.RecordBatch] = field(default_factory=list)
+    begun: set[str] = field(default_factory=set)
+    """Files whose header has been seen."""
     stats: dict[str, Any] = field(default_factory=dict)
 
     def enrich(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,9 +138,23 @@ class Partition:
         doubtful = batch["_suspect"].to_numpy() != SOUND  # blank lines are, unless blanks separate the fields
         if doubtful.any():
             drop |= doubtful & _mask(pc.equal(pc.ascii_trim_whitespace(batch["_raw"]), ""))
-        if self.task.header:
-            drop |= _mask(pc.and_(pc.equal(batch["_block"], 0), pc.equal(batch["_row"], 0)))
+        if self.task.csv.header:
+            drop[self._header_lines(batch)] = True
         return batch.filter(pa.array(~drop)) if drop.any() else batch
+
+    def _header_lines(self, batch: pa.RecordBatch) -> list[int]:
+        """Where the batch has the header of a file: the file's first line that is not blank."""
+        found = []
+        for start, end in _runs(batch):
+            file = batch["_file"][start].as_py()
+            if batch["_block"][start].as_py() or file in self.begun:
+                continue
+            lines = pc.ascii_trim_whitespace(batch["_raw"].slice(start, end - start))
+            written = np.flatnonzero(_mask(pc.not_equal(lines, "")))
+            if len(written):
+                self.begun.add(file)
+                found.append(start + int(written[0]))
+        return found
 
     def _without_broken(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         trust = batch["_suspect"].to_numpy()
@@ -179,7 +196,7 @@ class Partition:
             return Fault(records.MALFORMED, f"not UTF-8: {error}")
         if self.task.format == "json":
             return records.json_fault(text, self.task.columns, nulls, parsed)
-        return records.csv_fault(text, self.task.columns, nulls, self.task.delimiter)
+        return records.csv_fault(text, self.task.columns, nulls, self.task.csv)
 
     def _without_nulls(
         self, batch: pa.RecordBatch, column: str, reason: str, lookup: str | None = None

@@ -81,6 +81,30 @@ def test_a_header_with_a_byte_order_mark_is_a_header(tmp_path: Path) -> None:
     assert problem(definition, tmp_path / "b.csv") == "the header names number; the definition names order_no"
 
 
+@pytest.mark.parametrize(
+    ("options", "text", "told"),
+    [
+        ({}, "order_no,c\n", None),
+        ({}, "\n \r\norder_no,c\n", None),
+        ({}, "\nc,order_no\n", "the header names c, order_no; the definition names order_no, c"),
+        ({}, "\n\n", None),
+        ({"quote": "'"}, "'order_no','c'\n", None),
+        (
+            {"quote": "'"},
+            '"order_no",c\n',
+            'the header names "order_no", c; the definition names order_no, c',
+        ),
+        ({"delimiter": ";", "quote": "|", "escape": "^"}, "|order_no|;|c|\n", None),
+    ],
+)
+def test_a_header_is_read_with_the_options_of_the_stream(
+    tmp_path: Path, options: dict[str, str], text: str, told: str | None
+) -> None:
+    definition = load("csv", {"order_no": "string", "c": "int"}, header="true", **options)
+    (tmp_path / "a.csv").write_text(text)
+    assert problem(definition, tmp_path / "a.csv") == told
+
+
 @pytest.mark.parametrize("source_format", ["json", "csv", "parquet"])
 def test_a_file_is_refused_when_it_is_gone_and_not_when_the_machine_cannot_read_it(
     tmp_path: Path, source_format: str, monkeypatch: pytest.MonkeyPatch

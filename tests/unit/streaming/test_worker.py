@@ -11,6 +11,7 @@ import pytest
 
 from freshet.joins.base import JoinOperator, JoinOutput
 from freshet.streaming import worker
+from freshet.streaming.csv_lines import CsvFormat
 from freshet.streaming.records import BROKEN, SOUND
 from freshet.streaming.worker import FACT, META_FIELDS, PARKED, STATS, LookupTask, PartitionTask, WarmOperator
 
@@ -33,7 +34,7 @@ def of_tabbed_csv(*lines: tuple[str, int]) -> list[dict[str, object]]:
         }
     )
     schema = pa.schema([*((name, pa.string()) for name in COLUMNS), *META_FIELDS])
-    task = PartitionTask("load", "csv", COLUMNS, "id", False, "\t", (), schema)
+    task = PartitionTask("load", "csv", COLUMNS, "id", CsvFormat(delimiter="\t"), (), schema)
     rows = [row for part in task([batch]) for row in part.to_pylist()]
     return [row for row in rows if row["_kind"] != STATS]
 
@@ -44,6 +45,21 @@ def test_a_csv_line_of_tabs_is_a_record_whatever_stands_beside_it(neighbour: tup
     parked = {row["_row"]: row["_reason"] for row in rows if row["_kind"] == PARKED}
     assert parked.pop(0) == "null_event_id"
     assert parked == ({1: "malformed"} if neighbour[0] == "x" else {})
+
+
+def test_the_header_of_a_file_is_its_first_line_that_is_not_blank() -> None:
+    def lines(file: str, block: int, *texts: str) -> pa.RecordBatch:
+        fields = {"id": pa.array([text or None for text in texts]), "_raw": list(texts)}
+        place = {"_file": [file] * len(texts), "_block": [block] * len(texts)}
+        trust = pa.array([SOUND if text.strip() else BROKEN for text in texts], pa.int8())
+        return pa.record_batch({**fields, **place, "_suspect": trust})
+
+    schema = pa.schema([pa.field("id", pa.string()), *META_FIELDS])
+    task = PartitionTask("load", "csv", {"id": "string"}, "id", CsvFormat(header=True), (), schema)
+    fed = [lines("a", 0, "", " "), lines("a", 0, "id", "a1"), lines("b", 0, "id", "b1"), lines("b", 9, "b2")]
+    rows = [row for part in task([*fed, lines("b", 0, "b3")]) for row in part.to_pylist()]
+    facts = [(row["id"], row["_block"], row["_row"]) for row in rows if row["_kind"] == FACT]
+    assert facts == [("a1", 0, 3), ("b1", 0, 1), ("b2", 9, 0), ("b3", 0, 2)]
 
 
 BATCH_ROWS = 10
@@ -98,7 +114,7 @@ def operator(kind: type[JoinOperator]) -> Any:
 def task_of(*lookups: LookupTask) -> PartitionTask:
     added = [f"{lookup.name}_x" for lookup in lookups]
     schema = pa.schema([*((name, pa.string()) for name in (*COLUMNS, *added)), *META_FIELDS])
-    return PartitionTask("load", "csv", COLUMNS, "id", False, "\t", lookups, schema)
+    return PartitionTask("load", "csv", COLUMNS, "id", CsvFormat(), lookups, schema)
 
 
 def most_held(task: PartitionTask, place: str | None, batches: int = 50) -> int:
