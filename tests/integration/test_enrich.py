@@ -10,7 +10,6 @@ import time
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -368,14 +367,6 @@ def test_the_memory_of_a_run_is_checked_before_a_plan_is_fixed(spark: SparkSessi
         small.run(spark, memory=2048)
     small.run(spark)
     assert small.facts().num_rows == 1
-
-
-@pytest.mark.parametrize(
-    "option", [{"run_for": 0}, {"run_for": -1}, {"memory": 5}, {"max_files": 0}, {"algorithm": "nested"}]
-)
-def test_an_option_that_makes_no_sense_is_refused(option: dict[str, Any]) -> None:
-    with pytest.raises(FreshetError):
-        EnrichOptions(**option)
 
 
 def test_a_lookup_by_another_key_wants_a_new_snapshot(spark: SparkSession, small: SmallLoad) -> None:

@@ -29,7 +29,8 @@ from freshet.config.types import ColumnTypeError
 from freshet.config.units import UnitError
 from freshet.errors import DefinitionError
 
-# What a run may be given at most. The form fields of the DAGs have the same limits.
+# What a definition and a run may have at most. The form fields of the DAGs check sizes and times by a
+# pattern: they take a little more, which the run then refuses.
 MOST_FILES = 100_000
 LARGEST_SIZE = 900 << 40
 LONGEST_TIME = 1000 * 86400.0

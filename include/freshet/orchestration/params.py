@@ -11,7 +11,7 @@ from freshet.config.algorithms import ALGORITHMS, AUTO
 from freshet.config.models import LONGEST_TIME, MOST_FILES
 
 # The trigger can check a text by a pattern only. A definition's sizes begin at 1KB; these end at 999TB, as
-# every size up to LARGEST_SIZE must be among them.
+# every size up to LARGEST_SIZE must be among them; the run refuses what is larger.
 _FRACTION = r"(\.[0-9]{1,9})?"
 _FROM_1024 = r"(102[4-9]|10[3-9][0-9]|1[1-9][0-9]{2}|[2-9][0-9]{3}|[1-9][0-9]{4,14})"
 _SIZES = {
@@ -72,7 +72,7 @@ def _lookup_params(definition: Definition) -> dict[str, Param]:
             type=["null", "string"],
             pattern=SIZE_PATTERN,
             title="Memory of each lookup",
-            description="What a lookup may use in each task, such as 64MB, 1KB to 999TB. "
+            description="What a lookup may use in each task, such as 64MB, 1KB to 900TB. "
             "Empty: as the definition says ("
             + ", ".join(f"{lookup.name}: {written_bytes(lookup.memory)}" for lookup in lookups)
             + ").",

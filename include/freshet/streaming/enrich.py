@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from freshet.config import Definition
-from freshet.config.units import SIZE_REMEDY, TIME_REMEDY
+from freshet.config.models import LARGEST_SIZE, LONGEST_TIME, MOST_FILES
+from freshet.config.units import SIZE_REMEDY, TIME_REMEDY, format_bytes
 from freshet.errors import DISK_FULL, BatchError, FreshetError, LoadStateError, disk_is_full
 from freshet.home import LoadHome
 from freshet.joins.registry import join_type
@@ -63,16 +64,33 @@ class EnrichOptions:
     """Seconds between the starts of two micro-batches."""
 
     def __post_init__(self) -> None:
+        self._check_times()
+        self._check_sizes()
+        if self.algorithm is not None:
+            join_type(self.algorithm)
+
+    def _check_times(self) -> None:
         if self.run_for is not None and self.run_for <= 0:
             raise FreshetError(f"A run for {self.run_for:g} s would load nothing. {TIME_REMEDY}.")
+        for name, seconds in (("A run for", self.run_for), ("A trigger interval of", self.trigger_interval)):
+            if seconds is not None and not 0 <= seconds <= LONGEST_TIME:
+                most = f"{LONGEST_TIME / 86400:.0f}d"
+                raise FreshetError(f"{name} {seconds:g} s is not between 0 and {most}. {TIME_REMEDY}.")
+
+    def _check_sizes(self) -> None:
         if self.memory is not None and self.memory < LEAST_MEMORY:
             raise FreshetError(f"{self.memory} bytes of memory are less than 1KB. {SIZE_REMEDY}.")
+        if self.memory is not None and self.memory > LARGEST_SIZE:
+            most = format_bytes(LARGEST_SIZE)
+            raise FreshetError(f"{self.memory} bytes of memory are more than {most}. {SIZE_REMEDY}.")
         if self.max_files is not None and self.max_files < 1:
             raise FreshetError(
                 f"A micro-batch of {self.max_files} files would load nothing. Write 1 or more."
             )
-        if self.algorithm is not None:
-            join_type(self.algorithm)
+        if self.max_files is not None and self.max_files > MOST_FILES:
+            raise FreshetError(
+                f"{self.max_files} files are too many for a micro-batch. Write {MOST_FILES} or less."
+            )
 
 
 @dataclass
