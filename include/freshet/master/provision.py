@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import tempfile
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import Engine
 
-from freshet.errors import MasterError
+from freshet.environment import whole_number
 from freshet.home import freshet_home, resolve
 from freshet.master.bulk import bulk_load
 from freshet.master.connections import database_errors, describe, engine_for
@@ -72,23 +71,8 @@ def demo_planted() -> Path:
 def demo_size() -> SalesSize:
     """How large the demo is: FRESHET_DEMO_SALES and FRESHET_DEMO_PRODUCTS, by default its full size."""
     full = SalesSize()
-    sales = _number("FRESHET_DEMO_SALES", full.sales, at_least=FEWEST_SALES)
-    return full.scaled(sales, _number("FRESHET_DEMO_PRODUCTS", full.products, at_least=1))
-
-
-def _number(variable: str, default: int, at_least: int) -> int:
-    """The whole number in an environment variable."""
-    written = os.environ.get(variable) or str(default)
-    try:
-        number = int(written)
-    except ValueError:
-        number = 0
-    if number < at_least:
-        raise MasterError(
-            f"{variable} is {written!r}: write a whole number in digits, at least {at_least}, "
-            f"or unset it for {default}"
-        )
-    return number
+    sales = whole_number("FRESHET_DEMO_SALES", full.sales, at_least=FEWEST_SALES)
+    return full.scaled(sales, whole_number("FRESHET_DEMO_PRODUCTS", full.products, at_least=1))
 
 
 def _provision_demo(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -61,12 +60,12 @@ class SparkJobOperator(SparkSubmitOperator):
             self.execution_timeout = timedelta(seconds=run_for) + self.grace
 
     def execute(self, context: Context) -> None:
-        from freshet.streaming.session import spark_conf
+        from freshet.streaming.session import log_level, spark_conf
 
         die_with_parent()
         self.application = str(PROJECT / self.application)
         # Spark would tell every step of its own start in the task's log.
-        self.conf = {**spark_conf(), "spark.log.level": os.environ.get("FRESHET_SPARK_LOG", "WARN")}
+        self.conf = {**spark_conf(), "spark.log.level": log_level()}
         self.application_args = ["--load", self.load, *arguments(self.options, context["params"])]
         try:
             super().execute(context)

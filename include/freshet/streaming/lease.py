@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from freshet.environment import whole_number
 from freshet.errors import LoadStateError
 from freshet.home import LoadHome
 
@@ -27,7 +28,7 @@ TAKE_POLL_SECONDS = 0.5
 
 def lease_seconds() -> float:
     """How long a lease lasts without being renewed."""
-    return float(os.environ.get("FRESHET_LEASE_SECONDS", "30"))
+    return float(whole_number("FRESHET_LEASE_SECONDS", 30, at_least=1, at_most=86_400))
 
 
 @dataclass

@@ -14,6 +14,7 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from freshet.environment import one_of
 from freshet.errors import FreshetError
 from freshet.home import PROJECT
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 SCALA = "2.13"
 LOOPBACK = "127.0.0.1"
+LEAST_DRIVER_MB = 512
+"""Spark does not start with less."""
+LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 
 def tools_folder() -> Path:
@@ -74,7 +78,7 @@ def spark_conf() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **driver_address(),
-        "spark.driver.memory": os.environ.get("FRESHET_DRIVER_MEMORY", "2g"),
+        "spark.driver.memory": driver_memory(),
         "spark.driver.extraJavaOptions": java_options(),
         "spark.sql.warehouse.dir": str(tools_folder() / "spark-warehouse"),
         "spark.python.worker.reuse": "true",
@@ -96,6 +100,23 @@ def java_options() -> str:
         return options
     # A JVM that it does not fit goes on without it, and need not say so on standard output.
     return f'"-XX:SharedArchiveFile={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off {options}'.strip()
+
+
+def driver_memory() -> str:
+    """The memory of the driver's JVM: FRESHET_DRIVER_MEMORY, by default 2g."""
+    written = os.environ.get("FRESHET_DRIVER_MEMORY") or "2g"
+    size = re.fullmatch("([0-9]{1,9})([mgt])", written.lower())
+    if size is None or int(size[1]) << 10 * "mgt".index(size[2]) < LEAST_DRIVER_MB:
+        raise FreshetError(
+            f"FRESHET_DRIVER_MEMORY is {written!r}: write a whole number and m, g or t, at least "
+            f"{LEAST_DRIVER_MB}m, such as 4g, or unset it for 2g."
+        )
+    return written.lower()
+
+
+def log_level() -> str:
+    """What Spark itself logs: FRESHET_SPARK_LOG, by default WARN."""
+    return one_of("FRESHET_SPARK_LOG", "WARN", LOG_LEVELS)
 
 
 def driver_address() -> dict[str, str]:
@@ -120,8 +141,9 @@ def build_session(app_name: str, extra: dict[str, str] | None = None) -> SparkSe
         builder = builder.master(os.environ.get("FRESHET_SPARK_MASTER", "local[*]"))
     for name, value in {**spark_conf(), **(extra or {})}.items():
         builder = builder.config(name, value)
+    level = log_level()
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel(os.environ.get("FRESHET_SPARK_LOG", "WARN"))
+    session.sparkContext.setLogLevel(level)
     return session
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from freshet.config import read_definition
-from freshet.errors import MasterError
+from freshet.errors import FreshetError, MasterError
 from freshet.home import PROJECT, embedded_database
 from freshet.master.bulk import bulk_load
 from freshet.master.connections import engine_for
@@ -109,7 +109,7 @@ def test_a_size_that_is_none_is_refused_with_variable_value_and_remedy(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(MasterError, match=f"{variable} is '{value}': write a whole number in digits, at"):
+    with pytest.raises(FreshetError, match=f"{variable} is '{value}': write a whole number in digits, at"):
         provision(DEMO)
 
 
