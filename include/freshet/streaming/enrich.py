@@ -186,7 +186,9 @@ class Run:
                 break
         if self.stop.lease is not None and self.stop.lease.lost:
             raise LoadStateError(
-                f"Another driver has taken load {self.definition.load!r} over; this one stops."
+                f"Another driver has taken load {self.definition.load!r} over, or the lease "
+                f"{self.stop.lease.file} could not be renewed in time; this one stops. Nothing is lost: the "
+                "other one goes on, or run enrich again."
             )
 
     def _finish_pending(self, planner: Planner) -> None:

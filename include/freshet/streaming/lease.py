@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether another driver has taken over."""
+        """Whether another driver has taken over, or may have as the lease could not be renewed in time."""
         return self._lost.is_set()
 
     def take(self, patience: float, waiting: Callable[[str], None] | None = None) -> None:
@@ -72,17 +72,31 @@ class Lease:
         self._ended.set()
         if self._renewing:
             self._renewing.join()
-        with self._guard():
+        # Where it cannot be given back it expires, and what the run has to tell is not hidden.
+        with suppress(OSError), self._guard():
             if self._held_by_me():
                 self.file.unlink()
 
     def _renew(self) -> None:
+        expires = time.monotonic() + self.seconds
         while not self._ended.wait(self.seconds / 3):
-            with self._guard():
-                if not self._held_by_me():
-                    self._lost.set()
-                    return
-                self._write()
+            begun = time.monotonic()
+            try:
+                still_mine = self._renewed()
+                expires = begun + self.seconds
+            except OSError:  # a full disk or a mount that is away: perhaps not at the next try
+                still_mine = time.monotonic() < expires
+            if not still_mine:
+                self._lost.set()
+                return
+
+    def _renewed(self) -> bool:
+        """Make the lease last longer; false when another driver has it."""
+        with self._guard():
+            if not self._held_by_me():
+                return False
+            self._write()
+            return True
 
     def _try_to_hold(self) -> bool:
         with self._guard():
