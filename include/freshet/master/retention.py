@@ -48,9 +48,12 @@ def retain(
     for version, successor in pairwise(published):
         if version in needed or version in published[-keep:]:
             continue
-        if (now - _published_at(folder, successor)).total_seconds() >= grace_seconds:
-            _delete(folder, version)
-            deleted.append(version)
+        try:
+            if (now - _published_at(folder, successor)).total_seconds() >= grace_seconds:
+                _delete(folder, version)
+                deleted.append(version)
+        except FileNotFoundError:  # another sort deletes too and was first
+            continue
     return deleted
 
 

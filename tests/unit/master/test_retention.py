@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -61,6 +62,13 @@ def validated(batch: int | None) -> None:
 def test_the_last_three_are_kept() -> None:
     assert retain(LOAD, "item", now=LATER) == [1, 2, 3]
     assert kept() == [4, 5, 6]
+
+
+def test_versions_that_another_sort_deletes_meanwhile_are_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = kept()
+    monkeypatch.setattr("freshet.master.retention.versions", lambda folder: seen)
+    shutil.rmtree(snapshot_path(LOAD, "item", 2))
+    assert retain(LOAD, "item", now=LATER) == [3]
 
 
 def test_nothing_goes_within_the_grace_period() -> None:
