@@ -17,8 +17,22 @@ _NOT_MADE = (errno.ENOENT, errno.EEXIST)
 """What making a folder ends with where there can be none, or where a file has its name."""
 
 
+_PATTERN_SIGNS = "*?[]{}\\^|"
+"""What Spark or DuckDB takes for a pattern in a path, or Delta cannot have in one."""
+
+
 def freshet_home() -> Path:
     """The folder of all data and state: FRESHET_HOME, by default `.freshet` in the project."""
+    home = _home()
+    if set(str(home)) & set(_PATTERN_SIGNS):
+        raise FreshetError(
+            f"FRESHET_HOME, {home}, cannot be used: files in it would not be found because of the signs in "
+            f"its path. Set it to a folder whose path has none of {' '.join(_PATTERN_SIGNS)}"
+        )
+    return home
+
+
+def _home() -> Path:
     return Path(os.environ.get("FRESHET_HOME") or PROJECT / ".freshet").absolute()
 
 
@@ -26,7 +40,7 @@ def home_is_unusable(error: BaseException) -> str | None:
     """What to tell people when an error means that FRESHET_HOME cannot be written; else nothing."""
     if not isinstance(error, OSError):
         return None
-    home = freshet_home()
+    home = _home()
     above = isinstance(error.filename, str) and Path(error.filename) in (home, *home.parents)
     below = str(home) in str(error)  # errors of other libraries have the path in their text only
     if not (error.errno in _REFUSED and (above or below)) and not (error.errno in _NOT_MADE and above):

@@ -89,8 +89,8 @@ def _master_name(name: str) -> str:
 def _folder(path: str) -> str:
     if "://" in path:
         raise _wrong("a URL", "Write a folder of the local or mounted file system")
-    if set(path) & set("*?[]{}"):
-        raise _wrong("not a folder", "Write one folder, without the pattern signs * ? [ ] { }")
+    if set(path) & set("*?[]{}\\"):
+        raise _wrong("not a folder", "Write one folder, without the pattern signs * ? [ ] { } \\")
     return path
 
 
