@@ -68,6 +68,7 @@ CASES: list[tuple[str, Any, str, Any, str, str]] = [
         "relative to FRESHET_HOME",
     ),
     ("stream.path", "s3://bucket/x", "stream.path", "s3://bucket/x", "a URL", "local or mounted"),
+    ("stream.path", "in\\new", "stream.path", "in\\new", "not a folder", "one folder"),
     ("stream.path", "in/*.json", "stream.path", "in/*.json", "not a folder", "one folder"),
     ("stream.topic", "sales", "stream.topic", "sales", "source 'files' has no topic", "Remove it"),
     ("stream.format", "avro", "stream.format", "avro", "json, csv or parquet", "json (one object a line)"),
