@@ -339,11 +339,17 @@ def test_a_default_is_given_in_the_type_of_its_column(spark: SparkSession, small
     [
         (
             {"unmatched": "keep\n        defaults: {price: cheap}"},
-            r"defaults\.price of lookup 'product': 'cheap'",
+            r"defaults\.price = 'cheap': no decimal\(10,2\)",
         ),
-        ({"unmatched": "keep\n        defaults: {surrogate_key: 1.5}"}, r"1\.5 is no bigint"),
-        ({"memory": "2KB"}, r"field memory of lookup 'product'.*give it at least [\d,]+ bytes"),
-        ({"unmatched": "park\n        stream_key: sale_id"}, r"stream_key of lookup 'product' is 'sale_id'"),
+        (
+            {"unmatched": "keep\n        defaults: {surrogate_key: 1.5}"},
+            r"defaults\.surrogate_key = 1\.5: no bigint .*Write a value of that type",
+        ),
+        ({"memory": "2KB"}, r"memory = '2KB': .*give it at least [\d,]+ bytes"),
+        (
+            {"unmatched": "park\n        stream_key: sale_id"},
+            r"stream_key = 'sale_id': .*Name a column of the same kind",
+        ),
     ],
 )
 def test_what_a_lookup_cannot_do_is_refused_before_a_plan_is_fixed(
@@ -352,7 +358,7 @@ def test_what_a_lookup_cannot_do_is_refused_before_a_plan_is_fixed(
     small.feed(sale(1, 99) + "\n" + sale(2, 1) + "\n")
     small.publish()
     small.define(yaml(**change))
-    with pytest.raises(FreshetError, match=told):
+    with pytest.raises(FreshetError, match=rf"small\.yaml .*\n  line \d+: lookups\[0\]\.{told}"):
         small.run(spark)
     assert read_plan("small", 0) is None
     small.define(yaml())
@@ -363,7 +369,7 @@ def test_what_a_lookup_cannot_do_is_refused_before_a_plan_is_fixed(
 def test_the_memory_of_a_run_is_checked_before_a_plan_is_fixed(spark: SparkSession, small: SmallLoad) -> None:
     small.feed(sale(1, 1) + "\n")
     small.publish()
-    with pytest.raises(FreshetError, match="give it at least"):
+    with pytest.raises(FreshetError, match=r"The run's own memory for lookup 'product': .*give it at least"):
         small.run(spark, memory=2048)
     small.run(spark)
     assert small.facts().num_rows == 1
@@ -377,7 +383,7 @@ def test_a_lookup_by_another_key_wants_a_new_snapshot(spark: SparkSession, small
         by_surrogate.replace("add: [surrogate_key, price]", "stream_key: product_id\n        add: [price]")
     )
     with pytest.raises(
-        SnapshotError, match=r"field key .* 'surrogate_key'.*'product_id'.*freshet sort small"
+        SnapshotError, match=r"small\.yaml: .*field key .* 'surrogate_key'.*'product_id'.*freshet sort small"
     ):
         small.run(spark)
     small.publish()
@@ -628,7 +634,7 @@ def test_what_cannot_run_is_refused_with_what_to_do(spark: SparkSession, small: 
     with pytest.raises(FreshetError, match=r"elsewhere.*does not\s+exist"):
         small.run(spark)
     small.define(yaml(derive="{total: quantity + to_date(sale_id) * 5}"))
-    with pytest.raises(DefinitionError, match=r"derive\.total"):
+    with pytest.raises(DefinitionError, match=r"small\.yaml .*\n  line \d+: derive\.total = .*\. Correct it"):
         small.run(spark)
 
 

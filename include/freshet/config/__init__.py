@@ -4,6 +4,7 @@ from freshet.config.models import Definition, Enrich, Facts, Lookup, Resort, Str
 from freshet.config.problems import DefinitionFileError, Problem
 from freshet.config.reading import (
     all_definitions,
+    definition_file,
     definition_files,
     find_definition,
     read_definition,
@@ -22,6 +23,7 @@ __all__ = [
     "Stream",
     "UnitError",
     "all_definitions",
+    "definition_file",
     "definition_files",
     "find_definition",
     "format_bytes",

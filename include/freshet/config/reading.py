@@ -76,14 +76,21 @@ def find_definition(load: str) -> Definition:
 
 def refused_in_use(definition: Definition, problem: Problem) -> DefinitionError:
     """The error for what only shows when a definition is used; it names the file, if that still says so."""
+    path = definition_file(definition)
+    if path is None:
+        return DefinitionError(f"The definition of load {definition.load!r} is not usable: {problem}")
+    return DefinitionFileError(path, [_with_line(problem, read_yaml(path))], load=definition.load)
+
+
+def definition_file(definition: Definition) -> Path | None:
+    """The file of the loads folder that holds just this definition, if there is one."""
     for path in definition_files() if loads_folder().is_dir() else ():
         try:
             if read_definition(path) == definition:
-                found = _with_line(problem, read_yaml(path))
-                return DefinitionFileError(path, [found], load=definition.load)
+                return path
         except DefinitionError:
             continue
-    return DefinitionError(f"The definition of load {definition.load!r} is not usable: {problem}")
+    return None
 
 
 def all_definitions() -> tuple[list[Definition], list[DefinitionError]]:

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 
-from freshet.config import Definition
+from freshet.config import Definition, Problem, refused_in_use
 from freshet.errors import DefinitionError
 from freshet.streaming.records import DERIVE_FAILED
 from freshet.streaming.worker import FACT, PARKED
@@ -50,16 +50,17 @@ def _attempted(frame: DataFrame, definition: Definition, name: str, expression: 
         plain = frame.select(F.expr(expression).alias(name))
         attempted = frame.withColumn(_attempt(name), try_eval(F.struct(F.expr(expression).alias("value"))))
     except (AnalysisException, ParseException) as error:
-        message = str(error).splitlines()[0]
-        raise DefinitionError(
-            f"Load {definition.load!r}, field derive.{name}: Spark refuses {expression!r}: {message}"
-        ) from error
+        told = f"Spark refuses it: {str(error).splitlines()[0].rstrip('.')}"
+        remedy = "Correct it; a cast gives a column the type that a function wants"
+        raise _refused(definition, name, told, remedy) from error
     if not _analyzed(plain).deterministic():
-        raise DefinitionError(
-            f"Load {definition.load!r}, field derive.{name}: {expression!r} is not deterministic: "
-            "a retried batch would give other values. Use functions of the row alone."
-        )
+        told = "not deterministic: a retried batch would give other values"
+        raise _refused(definition, name, told, "Use functions of the row alone")
     return attempted
+
+
+def _refused(definition: Definition, name: str, what: str, remedy: str) -> DefinitionError:
+    return refused_in_use(definition, Problem(("derive", name), what, remedy, value=definition.derive[name]))
 
 
 def _analyzed(frame: DataFrame) -> Any:

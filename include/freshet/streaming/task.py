@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from freshet.config import Definition, Lookup
+from freshet.config import Definition, Lookup, Problem, definition_file, format_bytes, refused_in_use
 from freshet.config.types import to_arrow, to_ddl
-from freshet.errors import BudgetError, DefinitionError, MasterError, SnapshotError
+from freshet.errors import BudgetError, DefinitionError, FreshetError, MasterError, SnapshotError
 from freshet.joins import registry
 from freshet.master.manifest import Manifest
 from freshet.master.snapshot import open_snapshot, snapshot_path
@@ -35,12 +35,12 @@ def partition_task(definition: Definition, plan: Plan) -> PartitionTask:
     stream = definition.stream
     types = {name: to_arrow(ddl) for name, ddl in stream.columns.items()}
     lookups = []
-    for lookup in definition.lookups:
+    for position, lookup in enumerate(definition.lookups):
         task = _lookup_task(definition, lookup, plan)
-        master = _master_schema(_Use.of(definition, lookup, task, types[lookup.stream_key]))
+        master = _master_schema(_Use.of(definition, position, task, types[lookup.stream_key]))
         # The type by way of Spark's name for it: what Arrow has and Spark has not is cast to what Spark has.
         types |= {new: to_arrow(to_ddl(master.field(old).type)) for new, old in lookup.add.items()}
-        _check_defaults(definition, lookup, types)
+        _check_defaults(definition, position, types)
         lookups.append(task)
     return PartitionTask(
         load=definition.load,
@@ -88,9 +88,13 @@ class _Use:
     algorithm: str
     memory: int
     settings: str
+    definition: Definition = field(compare=False, repr=False)
+    position: int = field(compare=False)
+    """Of the lookup in the definition."""
 
     @classmethod
-    def of(cls, definition: Definition, lookup: Lookup, task: LookupTask, key_type: pa.DataType) -> _Use:
+    def of(cls, definition: Definition, position: int, task: LookupTask, key_type: pa.DataType) -> _Use:
+        lookup = definition.lookups[position]
         return cls(
             load=definition.load,
             lookup=lookup.name,
@@ -102,10 +106,18 @@ class _Use:
             algorithm=task.algorithm,
             memory=task.memory,
             settings=json.dumps(task.settings, sort_keys=True),
+            definition=definition,
+            position=position,
         )
 
-    def field(self, name: str) -> str:
-        return f"Load {self.load!r}, field {name} of lookup {self.lookup!r}"
+    def place(self, name: str) -> str:
+        """A field of the lookup, with the file that it stands in."""
+        file = definition_file(self.definition)
+        return f"{f'{file}: ' if file else ''}load {self.load!r}, field {name} of lookup {self.lookup!r}"
+
+    def refused(self, name: str, what: str, remedy: str, value: Any) -> DefinitionError:
+        problem = Problem(("lookups", self.position, name), what, remedy, value=value)
+        return refused_in_use(self.definition, problem)
 
 
 @lru_cache(maxsize=64)
@@ -116,14 +128,21 @@ def _master_schema(use: _Use) -> pa.Schema:
     try:
         store.locate(pa.array([], use.key_type))
     except MasterError as error:
-        raise DefinitionError(
-            f"{use.field('stream_key')} is {use.stream_key!r}: {error}. Name a column of the same kind."
-        ) from None
+        remedy = "Name a column of the same kind"
+        raise use.refused("stream_key", str(error), remedy, use.stream_key) from None
     try:
         registry.create(use.algorithm, store, Budget(use.memory, use.lookup), json.loads(use.settings))
     except BudgetError as error:
-        raise BudgetError(f"{use.field('memory')} (or the run's own memory): {error}") from None
+        raise _too_little(use, error) from None
     return store.schema
+
+
+def _too_little(use: _Use, error: BudgetError) -> FreshetError:
+    """The error for a budget that is too small, be it the definition's or the run's own."""
+    if use.memory != use.definition.lookups[use.position].memory:
+        return BudgetError(f"The run's own memory for lookup {use.lookup!r}: {error}")
+    remedy = "Write that much or more, such as 64MB"
+    return use.refused("memory", str(error).rstrip("."), remedy, format_bytes(use.memory))
 
 
 def _check_source(use: _Use, manifest: Manifest) -> None:
@@ -132,20 +151,20 @@ def _check_source(use: _Use, manifest: Manifest) -> None:
     for name, wanted in use.source:
         if name in known and known[name] != wanted:
             raise SnapshotError(
-                f"{use.field(name)} is {wanted!r}, but the newest snapshot {use.snapshot} was made with "
+                f"{use.place(name)} is {wanted!r}, but the newest snapshot {use.snapshot} was made with "
                 f"{known[name]!r}. Publish a new one with `freshet sort {use.load}`."
             )
 
 
-def _check_defaults(definition: Definition, lookup: Lookup, types: Mapping[str, pa.DataType]) -> None:
-    for name, value in lookup.defaults.items():
+def _check_defaults(definition: Definition, position: int, types: Mapping[str, pa.DataType]) -> None:
+    for name, value in definition.lookups[position].defaults.items():
         try:
             typed_default(value, types[name])
         except ValueError as error:
-            raise DefinitionError(
-                f"Load {definition.load!r}, field defaults.{name} of lookup {lookup.name!r}: {value!r} is no "
-                f"{to_ddl(types[name])} ({error}). Write a value of that type, or null."
-            ) from None
+            place = ("lookups", position, "defaults", name)
+            what = f"no {to_ddl(types[name])} ({error})"
+            problem = Problem(place, what, "Write a value of that type, or null", value=value)
+            raise refused_in_use(definition, problem) from None
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
