@@ -81,6 +81,10 @@ def _what_changed(ranked: RankedMaster, newest: Path) -> str | None:
         return "the lookup has another key than before"
     if [name for name, _ in manifest.schema] != ranked.rows.schema.names:
         return "the lookup has other columns than before"
+    # The digest of rows does not tell types apart that store a value alike: 1250 and 12.50, say.
+    for field, (_, before) in zip(ranked.rows.schema, manifest.schema, strict=True):
+        if str(field.type) != before:
+            return f"column {field.name} is now {field.type} and was {before}"
     for name in ("connection", "table"):  # enrich takes no snapshot of another one, however equal its rows
         if manifest.watermark.get(name) != ranked.watermark[name]:
             return f"the lookup has another {name} than before"

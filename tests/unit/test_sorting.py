@@ -104,6 +104,17 @@ def test_a_lookup_with_another_column_gets_a_snapshot_that_has_it(home: Path) ->
     assert "other columns" in done.reason
 
 
+def test_a_column_of_another_type_is_published_though_its_stored_numbers_are_the_same(home: Path) -> None:
+    sqlite_table("CREATE TABLE items (id BIGINT PRIMARY KEY, price DECIMAL(10,0))", [(1, 1250)])
+    sort_by(None, min_gain=0)
+    sqlite_table(ITEMS.replace(", name VARCHAR(40)", ""), [(1, 12.5)])
+    done = sort_by(None, min_gain=1.0)
+    assert done == Sorted(
+        "item", 2, True, "column price is now decimal128(10, 2) and was decimal128(10, 0)"
+    )
+    assert snapshot_rows(2, ["price"]) == [(Decimal("12.50"),)]
+
+
 @pytest.mark.parametrize("changed", [{"table": "goods"}, {"key": "code"}])
 def test_equal_rows_of_another_table_or_key_are_published(home: Path, changed: dict[str, str]) -> None:
     rows = [(number, number, 1) for number in range(10)]
