@@ -109,9 +109,7 @@ def test_a_column_of_another_type_is_published_though_its_stored_numbers_are_the
     sort_by(None, min_gain=0)
     sqlite_table(ITEMS.replace(", name VARCHAR(40)", ""), [(1, 12.5)])
     done = sort_by(None, min_gain=1.0)
-    assert done == Sorted(
-        "item", 2, True, "column price is now decimal128(10, 2) and was decimal128(10, 0)"
-    )
+    assert done == Sorted("item", 2, True, "column price is now decimal128(10, 2) and was decimal128(10, 0)")
     assert snapshot_rows(2, ["price"]) == [(Decimal("12.50"),)]
 
 

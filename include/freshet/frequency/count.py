@@ -22,7 +22,7 @@ from freshet.frequency.sample import take_sample
 from freshet.home import LoadHome
 from freshet.master.files import replacing, scratch
 from freshet.master.snapshot import latest, read_pages, snapshot_path
-from freshet.outofcore import WORK_MEMORY, bounded_database
+from freshet.outofcore import WORK_MEMORY, bounded_database, ran_out
 from freshet.queries import duckdb_name, query
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def _from_facts(database: duckdb.DuckDBPyConnection, definition: Definition, loo
     except TableNotFoundError:
         return None
     except (SnapshotError, DeltaError, duckdb.Error) as error:
+        if ran_out(error):  # of disk or memory: that is nobody's damaged snapshot
+            raise
         # Sorting is the remedy for a damaged or outdated snapshot: it must not need a whole one.
         log.warning(
             "Lookup %s is not ranked by the facts in %s: %s", lookup.name, path, str(error).splitlines()[0]

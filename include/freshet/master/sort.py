@@ -170,9 +170,7 @@ def _database(lookup: Lookup, work: Path, memory: int) -> Iterator[duckdb.DuckDB
         with bounded_database(work, memory) as database:
             yield database
     except OutOfMemoryError as error:
-        raise MasterError(
-            f"sorting table {lookup.table!r} needs more memory than {memory:,} bytes: {error}"
-        ) from error
+        raise MasterError(f"table {lookup.table!r} cannot be sorted: {error}") from error
 
 
 def _ranked_by(counts: Path | None) -> str:
