@@ -83,8 +83,8 @@ class WaitingTuples:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is held that could be given back."""
-        return bool(self.count or self._payloads)
+        """Whether anything is held that could be given back: tuples, gaps that others left, payload."""
+        return bool(self._admitted or self._payloads)
 
     def batch(self, number: int) -> pa.RecordBatch:
         """A payload batch, by the number in its places."""

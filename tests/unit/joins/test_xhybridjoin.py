@@ -227,6 +227,20 @@ def test_tuples_of_very_different_size_stay_within_the_budget():
     assert budget.peak <= 300_000
 
 
+@pytest.mark.parametrize("width", range(59_500, 59_900, 50))
+def test_tuples_that_fill_the_memory_alone_wait_for_nothing_that_others_left(width):
+    """With one such tuple in H and gone, the gaps of the others are what keeps the next one out."""
+    store = store_of(200, 10)
+    budget = Budget(64 << 10)
+    join = XHybridJoin(store, budget, {"hot_rows": 10, "swappable_pages": 19})
+    keys = [0] * 62 + [50, 0] + ([50] + [0] * 63) * 2
+    batch = batch_of(keys).append_column("text", pa.array(["x" * width] * len(keys)))
+    outputs = [*join.push(batch, batch["key"]), *join.drain()]
+    events = [event for output in outputs for event in output.stream["event"].to_pylist()]
+    assert sorted(events) == list(range(len(keys)))
+    assert budget.peak <= budget.limit
+
+
 def test_the_memory_really_held_between_pushes_is_what_was_reserved():
     store = store_of(20_000, 50)
     join = XHybridJoin(store, Budget(2_000_000), {"hot_rows": 0})
