@@ -6,13 +6,13 @@ WORKDIR /opt/freshet
 COPY requirements.txt pyproject.toml README.md LICENSE ./
 COPY tools tools
 COPY include include
+COPY sql sql
 RUN tools/setup \
     && rm -rf /var/lib/apt/lists/* ~/.cache .freshet/ivy/cache .freshet/log
 
 COPY dags dags
 COPY jobs jobs
 COPY plugins plugins
-COPY sql sql
 
 # The volumes of docker-compose.yaml take over these folders' owner.
 RUN useradd --uid 50000 --create-home freshet \

@@ -68,7 +68,8 @@ lock: setup ## Write requirements.txt from pyproject.toml, keeping its pins (ARG
 
 .PHONY: compose-check
 compose-check: ## Check docker-compose.yaml with Docker's own parser
-	@tools/compose --env-file .env.example config --quiet
+	@secrets=$$(grep -oE '[A-Z_]+:[?]' docker-compose.yaml | sort -u | sed 's/:?/=any/')
+	env $$secrets tools/compose --env-file .env.example config --quiet
 
 .PHONY: clean
 clean: down ## Remove the environment and every cache; the data of the loads stays

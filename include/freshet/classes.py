@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
+from sqlalchemy import text
+
 from freshet.config import find_definition
-from freshet.home import LoadHome, embedded_database
+from freshet.home import LoadHome
+from freshet.master.bulk import bulk_load
+from freshet.master.connections import engine_for
+from freshet.queries import query
 from freshet.sorting import sort
 
 LOAD = "training"
@@ -35,6 +41,7 @@ lookups:
 derive: {{total: quantity * price}}
 facts: {{table: facts, columns: [id, name, total, at]}}
 """
+THINGS = pa.table({"key": [1, 2], "name": ["one", "two"], "price": [Decimal("1.50"), Decimal("2.50")]})
 BATCHES = 2
 
 
@@ -49,6 +56,7 @@ def write_archive() -> None:
     with tempfile.TemporaryDirectory(prefix="freshet-training-") as folder:
         os.environ["FRESHET_HOME"] = folder
         os.environ["FRESHET_LOADS"] = str(Path(folder, "definitions"))
+        os.environ["FRESHET_SPARK_MASTER"] = "local[1]"  # not the cluster that loads run on
         os.environ["FRESHET_JAVA_OPTIONS"] = f'"-XX:ArchiveClassesAtExit={draft}" -XX:TieredStopAtLevel=1'
         _make_load(Path(folder))
         spark = build_session("freshet-training")
@@ -63,10 +71,10 @@ def write_archive() -> None:
 def _make_load(home: Path) -> None:
     (home / "definitions").mkdir()
     (home / "definitions" / f"{LOAD}.yaml").write_text(DEFINITION)
-    with sqlite3.connect(embedded_database()) as database:
-        database.execute("create table things (key bigint primary key, name text, price decimal(10,2))")
-        database.executemany("insert into things values (?, ?, ?)", [(1, "one", "1.50"), (2, "two", "2.50")])
-    database.close()
+    engine = engine_for(None)
+    with engine.begin() as connection:
+        connection.execute(text(query("training/create_things")))
+    bulk_load(engine, "things", THINGS)
     (home / "stream").mkdir()
     for number in range(BATCHES):
         record = {"id": f"r{number}", "quantity": 1, "at": "2026-01-01T00:00:00Z"}

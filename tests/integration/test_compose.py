@@ -47,6 +47,14 @@ def test_it_has_the_services_of_the_whole_chain(services: dict[str, Any]) -> Non
     )
 
 
+def test_make_compose_check_needs_no_secrets() -> None:
+    inherited = {name: value for name, value in os.environ.items() if name not in SECRETS}
+    done = subprocess.run(
+        ["make", "compose-check"], cwd=PROJECT, env=inherited, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", SECRETS)
 def test_without_a_secret_it_is_refused_naming_the_variable(name: str) -> None:
     done = compose("config", "--quiet", **{key: value for key, value in SECRETS.items() if key != name})

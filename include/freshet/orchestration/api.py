@@ -100,7 +100,12 @@ class AirflowClient:
             raise AirflowError(f"Airflow refused the pool {name}: {response.text[:500]}")
 
     def dag_ids(self) -> set[str]:
-        return {dag["dag_id"] for dag in self.call("GET", "dags", params={"limit": 1000})["dags"]}
+        found: set[str] = set()
+        while True:  # Airflow gives no more than a page, however many are asked for
+            page = self.call("GET", "dags", params={"offset": len(found), "order_by": "dag_id"})
+            found |= {dag["dag_id"] for dag in page["dags"]}
+            if not page["dags"] or len(found) >= page["total_entries"]:
+                return found
 
     def import_errors(self) -> dict[str, str]:
         """The message of each DAG file that could not be imported."""

@@ -11,6 +11,7 @@ import argparse
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -61,15 +62,6 @@ class Leader:
     def of(cls, pid: int) -> Leader:
         """The leader that this process is."""
         return cls(pid, sessions.start_ticks(pid), sessions.boot())
-
-    @classmethod
-    def from_clock(cls, pid: int, started: float) -> Leader:
-        """A leader as older versions wrote it down, with the time of its start by the clock."""
-        try:
-            is_ours = abs(psutil.Process(pid).create_time() - started) < 1
-        except psutil.NoSuchProcess:
-            is_ours = started > psutil.boot_time()
-        return cls.of(pid) if is_ours else cls(pid, None, "")
 
     def session_is_ours(self) -> bool:
         """Whether the session can still be ours: its leader is the same process, or is gone."""
@@ -127,11 +119,13 @@ class LocalAirflow:
             return None
 
     def password(self) -> str:
-        """The password of the user `admin`, made by Airflow at its first start."""
+        """The password of the user `admin`, chosen before the first start."""
         try:
             return str(json.loads(self.passwords_file.read_text())[USER])
         except FileNotFoundError:
-            raise FreshetError("Airflow is still starting: it has no password yet. Try again soon.") from None
+            raise FreshetError(
+                f"{self.passwords_file} is gone: run `make down`, then `make up`, which chooses a new one."
+            ) from None
 
     def client(self) -> AirflowClient:
         return AirflowClient(self.url, USER, self.password())
@@ -156,6 +150,7 @@ class LocalAirflow:
         environment = self.environment(port)
         self.log_folder.mkdir(parents=True, exist_ok=True)
         self._prepare_database(environment, say)
+        self._choose_password()
         say(f"Starting Airflow on port {port}")
         leaders: dict[str, Leader] = {}
         try:
@@ -236,6 +231,16 @@ class LocalAirflow:
             "PYTHONUNBUFFERED": "1",
         }
 
+    def _choose_password(self) -> None:
+        """Give the user a password, unless he has one: Airflow would make one up and print it to its log."""
+        if self.passwords_file.exists():
+            return
+        draft = self.passwords_file.with_suffix(".draft")
+        draft.unlink(missing_ok=True)
+        draft.touch(mode=0o600)
+        draft.write_text(json.dumps({USER: secrets.token_urlsafe(12)}))
+        draft.replace(self.passwords_file)
+
     def _prepare_database(self, environment: Mapping[str, str], say: Say) -> None:
         """Create Airflow's tables, or bring them to the installed version."""
         marker = self.home / "database_version"
@@ -286,7 +291,7 @@ class LocalAirflow:
                 raise ended(name)
             health = client.health()
             unhealthy = {p for p in ("scheduler", "dag_processor") if health.get(p) != "healthy"}
-            if health and not unhealthy and self.passwords_file.exists():
+            if health and not unhealthy:
                 client.close()
                 return
             if time.monotonic() > deadline:
@@ -336,10 +341,7 @@ class LocalAirflow:
             return {}
         components = self._state()["components"]
         assert isinstance(components, dict)
-        leaders = {
-            name: Leader(**fields) if "boot" in fields else Leader.from_clock(**fields)
-            for name, fields in components.items()
-        }
+        leaders = {name: Leader(**fields) for name, fields in components.items()}
         return {name: leader for name, leader in leaders.items() if leader.session_is_ours()}
 
     def _members(self) -> list[psutil.Process]:

@@ -53,10 +53,8 @@ def resort_params(definition: Definition) -> dict[str, Param]:
 
 
 def _lookup_params(definition: Definition) -> dict[str, Param]:
-    """What holds for every lookup of a run; nothing for a load without lookups."""
+    """What holds for every lookup of a run."""
     lookups = definition.lookups
-    if not lookups:
-        return {}
     return {
         "algorithm": Param(
             _shared(lookup.algorithm for lookup in lookups),

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from freshet.config import Definition, format_bytes
 from freshet.delta import read_rows
+from freshet.errors import FreshetError
 from freshet.home import LoadHome
-from freshet.master.provision import demo_planted
+from freshet.master.provision import demo_planted, demo_stream
 from freshet.status import LoadStatus, load_status
 
 
@@ -29,9 +30,8 @@ class Summary:
 
     @classmethod
     def read(cls, definition: Definition) -> Summary:
-        rows = read_rows(LoadHome(definition.load).batches)
-        planted = json.loads(demo_planted().read_text())
-        return cls(definition, load_status(definition), sorted(rows, key=lambda row: row["batch"]), planted)
+        rows = sorted(read_rows(LoadHome(definition.load).batches), key=lambda row: row["batch"])
+        return cls(definition, load_status(definition), rows, _planted())
 
     def problems(self) -> Iterator[str]:
         """What is not as it must be; nothing when the demo has worked."""
@@ -90,6 +90,18 @@ class Summary:
         held = sum(expectation["success"] for expectation in last["expectations"])
         state = "passed" if last["success"] else "FAILED"
         return f"{state}: {held} of {len(last['expectations'])} expectations hold for {last['rows']:,} facts"
+
+
+def _planted() -> dict[str, int]:
+    """What the demo's generator has written down of the stream it has made."""
+    try:
+        planted: dict[str, int] = json.loads(demo_planted().read_text())
+    except FileNotFoundError:
+        raise FreshetError(
+            f"{demo_planted()} is gone, so nobody knows what is bad in {demo_stream()}: remove that folder, "
+            "and the demo makes both anew."
+        ) from None
+    return planted
 
 
 def _counts(by_reason: Mapping[str, int]) -> str:

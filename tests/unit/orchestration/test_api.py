@@ -21,13 +21,23 @@ class Airflow:
     def __init__(self) -> None:
         self.trouble: Iterator[Exception | None] = iter(())
         self.asked: list[str] = []
+        self.dags: list[str] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(f"{request.method} {request.url.path}")
         error = next(self.trouble, None)
         if error:
             raise error
-        answer = {"access_token": "t", "state": "success", "task_instances": [], "dag_run_id": "run"}
+        start = int(request.url.params.get("offset", 0))
+        page = [{"dag_id": dag} for dag in self.dags[start : start + 100]]
+        answer = {
+            "access_token": "t",
+            "state": "success",
+            "task_instances": [],
+            "dag_run_id": "run",
+            "dags": page,
+            "total_entries": len(self.dags),
+        }
         return httpx.Response(200, content=json.dumps(answer))
 
 
@@ -78,3 +88,10 @@ def test_a_run_is_not_triggered_twice(client: AirflowClient, airflow: Airflow) -
     with pytest.raises(AirflowError):
         client.trigger("sales.enrich")
     assert airflow.asked.count("POST /api/v2/dags/sales.enrich/dagRuns") == 1
+
+
+def test_all_dags_are_found_though_airflow_gives_them_page_by_page(
+    client: AirflowClient, airflow: Airflow
+) -> None:
+    airflow.dags = [f"load{number}.enrich" for number in range(250)]
+    assert client.dag_ids() == set(airflow.dags)

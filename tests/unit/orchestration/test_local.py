@@ -6,7 +6,6 @@ Whatever happens while it starts, no process may be left that `down` does not fi
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -64,7 +63,6 @@ if name == "scheduler":
     note(subprocess.Popen(sleeper, process_group=0).pid, "worker")
 note(os.getpid(), name)
 if name == "api-server":
-    (home / "passwords.json").write_text('{"admin": "secret"}')
     address = ("127.0.0.1", int(os.environ["AIRFLOW__API__PORT"]))
     http.server.ThreadingHTTPServer(address, Api).serve_forever()
 time.sleep(120)
@@ -232,29 +230,6 @@ def test_down_ends_everything_although_the_clock_was_set_back(
     assert bench.living() == []
 
 
-def test_down_ends_what_an_older_version_has_started(bench: Bench) -> None:
-    bench.airflow.start(print)
-    written = json.loads(bench.airflow.state_file.read_text())
-    leaders = {name: fields["pid"] for name, fields in written["components"].items()}
-    written["components"] = {
-        name: {"pid": pid, "started": psutil.Process(pid).create_time()} for name, pid in leaders.items()
-    }
-    bench.airflow.state_file.write_text(json.dumps(written))
-    os.kill(leaders["scheduler"], signal.SIGKILL)
-    os.waitpid(leaders["scheduler"], 0)
-    assert bench.run("down")[0] == 0
-    assert bench.living() == [], "the worker neither, although what led its session is gone"
-
-
-def test_a_process_that_took_over_an_id_an_older_version_wrote_down_is_left_alone(bench: Bench) -> None:
-    bench.airflow.home.mkdir(parents=True)
-    started = psutil.Process().create_time() - 60
-    components = {"scheduler": {"pid": os.getpid(), "started": started}}
-    bench.airflow.state_file.write_text(json.dumps({"port": 1, "components": components}))
-    assert not bench.airflow.is_running()
-    assert "not running" in bench.run("down")[1]
-
-
 def test_a_second_start_says_that_it_found_airflow_running(bench: Bench) -> None:
     assert bench.airflow.start(print)
     assert not bench.airflow.start(print)
@@ -313,11 +288,19 @@ def test_up_waits_for_an_airflow_that_is_not_healthy_yet(
     bench.airflow.stop(print)
 
 
-def test_status_of_an_airflow_without_a_password_yet_is_one_sentence(bench: Bench) -> None:
+def test_the_password_is_there_before_airflow_is_and_for_nobody_else(bench: Bench) -> None:
+    """Airflow prints a password that it makes up itself."""
+    up = bench.begin("up", STAND_IN_MIGRATES="1")
+    wait_until(lambda: bench.living() == ALL)
+    password = bench.airflow.password()
+    assert up.wait(60) == 0
+    assert len(password) >= 12
+    assert bench.airflow.passwords_file.stat().st_mode & 0o777 == 0o600
+    assert bench.run("down")[0] == 0
     bench.airflow.start(print)
+    assert bench.airflow.password() == password
     bench.airflow.passwords_file.unlink()
-    assert bench.run("status") == (
-        1,
-        "error: Airflow is still starting: it has no password yet. Try again soon.\n",
-    )
+    code, told = bench.run("status")
+    assert (code, told.count("\n")) == (1, 1)
+    assert "passwords.json is gone: run `make down`, then `make up`" in told
     bench.airflow.stop(print)

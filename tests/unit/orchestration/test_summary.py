@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from freshet.config import read_definition
+from freshet.errors import FreshetError
 from freshet.home import PROJECT
 from freshet.orchestration.summary import Summary
 from freshet.status import Ledger, LoadStatus, Parked
@@ -85,3 +86,12 @@ def test_the_numbers_are_those_of_the_batches(summary: Summary) -> None:
     assert lines["  peak memory"] == "4MB of 8MB (50%)"
     assert lines["  snapshot version"] == "3"
     assert lines["validation"] == "passed: 1 of 1 expectations hold for 90 facts"
+
+
+def test_a_stream_of_which_nobody_knows_what_is_bad_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, summary: Summary
+) -> None:
+    monkeypatch.setenv("FRESHET_HOME", str(tmp_path))
+    monkeypatch.setattr("freshet.orchestration.summary.load_status", lambda definition: summary.status)
+    with pytest.raises(FreshetError, match=r"sales.planted.json is gone.*remove that folder"):
+        Summary.read(summary.definition)
