@@ -40,10 +40,7 @@ def main() -> int:
             raise
         print(f"error: {told}", file=sys.stderr, flush=True)
         return 1
-    print(
-        f"{result.batches} batches, {result.rows_in:,} records in, {result.facts:,} facts, "
-        f"{result.parked:,} parked, {result.seconds:.1f} s"
-    )
+    print(result)
     return 0
 
 

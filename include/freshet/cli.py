@@ -160,10 +160,7 @@ def enrich(
         _end_gently_on_ctrl_c()
         result = run(definition, options, spark, report=report)
     if not quiet:
-        typer.echo(
-            f"{result.batches:,} batches, {result.rows_in:,} records in, {result.facts:,} facts, "
-            f"{result.parked:,} parked, {result.seconds:.1f} s"
-        )
+        typer.echo(result)
 
 
 def _end_gently_on_ctrl_c() -> None:

@@ -4,6 +4,7 @@ They stand here, and not with the joins, so that a definition is checked without
 """
 
 AUTO = "auto"
+"""Lets Freshet choose the join."""
 ALGORITHMS = {
     "inlj": ("block_rows",),
     "x-hybridjoin": ("hot_rows", "swappable_pages", "waiting_tuples"),

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from freshet.config.algorithms import AUTO
 from freshet.errors import DefinitionError
 from freshet.joins.base import JoinOperator
 from freshet.joins.inlj import Inlj
 from freshet.joins.xhybridjoin import XHybridJoin
 from freshet.master.store import MasterStore
 from freshet.memory import Budget
-
-AUTO = "auto"
-"""Lets Freshet choose the join."""
 
 _JOINS: dict[str, type[JoinOperator]] = {}
 

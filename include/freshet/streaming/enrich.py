@@ -103,6 +103,12 @@ class EnrichResult:
     parked: int = 0
     seconds: float = 0.0
 
+    def __str__(self) -> str:
+        return (
+            f"{self.batches:,} batches, {self.rows_in:,} records in, {self.facts:,} facts, "
+            f"{self.parked:,} parked, {self.seconds:.1f} s"
+        )
+
     def count(self, row: Mapping[str, Any]) -> None:
         self.batches += 1
         self.rows_in += row["rows_in"]
