@@ -226,6 +226,7 @@ def test_a_run_takes_its_params_and_ends_with_its_driver_when_it_is_ended_in_air
     (lookup,) = added["lookups"]
     assert (added["rows_in"], lookup["algorithm"], lookup["memory"]) == (1, "inlj", 7 << 20)
     driver = enrich_driver(stage.home)
+    assert driver
     fail(stage, run)
     assert living(driver, 120) == []
     assert enrich_driver(stage.home) == []
