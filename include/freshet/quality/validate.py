@@ -35,6 +35,7 @@ from freshet.quality.prepare import EVENT, Prepared, prepare
 from freshet.quality.quarantine import application, finish_quarantine
 from freshet.quality.result import ExpectationResult, ValidationResult, keep_result
 from freshet.quality.unique import EventIds
+from freshet.streaming.plan import forget_plans
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,6 +73,8 @@ class Validation:
             pointer = move_last_good(
                 self.definition.load, LastGood(changes.to_version, ledger.last, result.validated_at)
             )
+            if ledger.last is not None:
+                forget_plans(self.definition.load, ledger.last)
         result = replace(
             result,
             last_good=pointer.version if pointer else None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -24,6 +25,10 @@ from freshet.streaming.lease import held_lease
 
 BATCH_SECTIONS = ("load", "stream", "lookups", "derive", "facts")
 """The sections of a definition that decide what a batch gives; the others decide when it runs."""
+
+KEPT_PLANS = 1_000
+"""How many plans of validated batches are kept."""
+_BATCH_OF_FILE = re.compile(r"(?:damaged-)?(\d+)\.json")
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,17 @@ def create_plan(load: str, proposed: Plan) -> Plan:
     in_force = read_plan(load, proposed.batch)
     assert in_force is not None
     return in_force
+
+
+def forget_plans(load: str, validated: int) -> None:
+    """Delete the plans of batches that were validated long ago; nobody asks for them any more.
+
+    Those validated lately stay: rows that somebody rewrites are checked again, where their plans are there.
+    """
+    for file in LoadHome(load).plans.glob("*.json*"):
+        batch = _BATCH_OF_FILE.match(file.name)
+        if batch and int(batch[1]) <= validated - KEPT_PLANS:
+            file.unlink(missing_ok=True)
 
 
 def stream_id(load: str) -> str:
