@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from freshet.home import PROJECT
 from freshet.orchestration.api import AirflowClient
+from freshet.orchestration.demo import run_demo
 from freshet.orchestration.local import LocalAirflow
 
 SALES = 20_000
@@ -20,11 +23,15 @@ PRODUCTS = 5_000
 
 @dataclass
 class Stage:
-    """A running Airflow and the folders it works in."""
+    """An Airflow that runs after a demo, and the folders it works in."""
 
     airflow: LocalAirflow
     home: Path
     loads: Path
+    shown: str
+    """What the demo has shown."""
+    left: list[psutil.Process]
+    """What was alive when the demo had ended."""
 
     @property
     def client(self) -> AirflowClient:
@@ -33,7 +40,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Airflow with the demo load, smaller than the real demo."""
+    """What `make demo` and then `make up` give a new user, with fewer sales than the real demo has."""
     root = tmp_path_factory.mktemp("stage")
     home, loads = root / "home", root / "loads"
     loads.mkdir()
@@ -46,9 +53,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         patch.setenv("FRESHET_LEASE_SECONDS", "5")  # a killed driver's is waited for
         patch.delenv("FRESHET_AIRFLOW_PORT", raising=False)
         airflow = LocalAirflow()
-        airflow.start(print)
         try:
-            yield Stage(airflow, home, loads)
+            with redirect_stdout(io.StringIO()) as shown:
+                run_demo(airflow)
+            left = processes_of(home)
+            airflow.start(print)
+            yield Stage(airflow, home, loads, shown.getvalue(), left)
         finally:
             airflow.stop(print)
 

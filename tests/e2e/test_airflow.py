@@ -1,6 +1,6 @@
 """The demo load in a real Airflow: run by its scheduler, steered over its REST interface.
 
-The tests build on each other and share one Airflow; the last two end it and run the demo without it.
+The tests build on each other and share one Airflow; the last one ends it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from deltalake import DeltaTable
 
 from freshet.home import LoadHome, embedded_database
 from freshet.orchestration.api import FINISHED, AirflowClient
-from freshet.orchestration.demo import run_demo
 from tests.e2e.conftest import SALES, Stage, processes_of
 
 # A time limit by signal lets the fixture end its Airflow; the thread's would leave it running.
@@ -91,8 +90,8 @@ def add_a_sale(stage: Stage) -> None:
     draft.rename(stage.home / "demo" / "sales" / f"more-{name}.json")
 
 
-def assert_the_demo_has_worked(stage: Stage, shown: str) -> None:
-    """By what it shows: the counts are the planted ones, and all that it promises to tell is there."""
+def test_the_demo_shows_the_planted_counts_and_all_that_it_promises(stage: Stage) -> None:
+    shown = stage.shown
     planted = json.loads((stage.home / "demo" / "sales.planted.json").read_text())
     assert f"{SALES:,}" in shown
     for reason, count in planted.items():
@@ -105,12 +104,8 @@ def assert_the_demo_has_worked(stage: Stage, shown: str) -> None:
     assert "The demo has worked" in shown
 
 
-def test_the_demo_runs_from_master_data_to_validated_facts(
-    stage: Stage, capfd: pytest.CaptureFixture[str]
-) -> None:
-    run_demo(stage.airflow)
-    assert_the_demo_has_worked(stage, capfd.readouterr().out)
-    assert stage.airflow.is_running(), "it was running before the demo"
+def test_the_airflow_that_the_demo_has_started_ends_with_it(stage: Stage) -> None:
+    assert stage.left == []
 
 
 def test_the_facts_are_those_that_pandas_finds(stage: Stage) -> None:
@@ -246,15 +241,3 @@ def test_stopping_airflow_leaves_no_process(stage: Stage) -> None:
     stage.airflow.stop(print)
     assert processes_of(stage.home) == []
     assert not stage.airflow.is_running()
-
-
-def test_the_demo_alone_starts_an_airflow_and_ends_it(
-    stage: Stage, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """What `make demo` does, here after another one, and with a run that was cut short."""
-    for file in (stage.home / "demo" / "sales").glob("more-*"):
-        file.unlink()
-    run_demo(stage.airflow)
-    assert_the_demo_has_worked(stage, capfd.readouterr().out)
-    assert not stage.airflow.is_running()
-    assert processes_of(stage.home) == []
