@@ -41,7 +41,7 @@ TIME_ZONE = "spark.sql.session.timeZone"
 SMALL_BATCHES = {"spark.sql.adaptive.enabled": "false"}
 """Planning a query anew between its stages costs a micro-batch more than it can gain."""
 OTHER_DRIVER = (
-    "CONCURRENT_STREAM_LOG_UPDATE",
+    "Multiple streaming jobs detected",
     "SparkConcurrentModificationException",
     "Multiple streaming queries are concurrently using",
 )

@@ -13,13 +13,14 @@ from freshet.streaming.checkpoint import Checkpoint
 from freshet.streaming.enrich import Query
 
 LOG = "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 0."
+COMMITS = "[STREAM_FAILED] … exception: Concurrent update to the log. Multiple streaming jobs detected for 1"
 START = "org.apache.spark.sql.streaming.SparkConcurrentModificationException: another attempt to start query"
 FILES = (
     "[STREAM_FAILED] … Multiple streaming queries are concurrently using file:/c/sources/0. SQLSTATE: XXKST"
 )
 
 
-@pytest.mark.parametrize("said", [LOG, START, FILES], ids=["log", "start", "files"])
+@pytest.mark.parametrize("said", [LOG, COMMITS, START, FILES], ids=["log", "commits", "start", "files"])
 def test_a_second_driver_on_the_checkpoint_is_named(said: str, tmp_path: Path) -> None:
     run: Any = SimpleNamespace(checkpoint=Checkpoint(tmp_path))
     with pytest.raises(LoadStateError, match="Another driver works on the checkpoint"):
