@@ -230,6 +230,19 @@ def test_an_absurd_event_time_stops_neither_the_stream_nor_its_validation(
     assert result.freshness["newest_event"] == "2026-01-01T10:00:00+00:00"
 
 
+def test_a_draft_that_a_kill_left_in_an_empty_checkpoint_is_in_nobodys_way(
+    spark: SparkSession, small: SmallLoad
+) -> None:
+    small.publish()
+    small.feed(sale(1, 1))
+    for log in ("offsets", "commits"):
+        folder = LoadHome("small").checkpoint / log
+        folder.mkdir(parents=True)
+        for name in (".0.5f41ea3d.tmp", "..0.5f41ea3d.tmp.crc"):
+            (folder / name).touch()
+    assert small.run(spark).facts == 1
+
+
 def test_a_file_that_is_moved_in_late_is_loaded(spark: SparkSession, small: SmallLoad) -> None:
     """Spark passes over files that are much older than those it has seen, unless it is told not to."""
     small.publish()

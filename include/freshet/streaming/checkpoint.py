@@ -47,6 +47,16 @@ class Checkpoint:
         planned = self.planned()
         return planned if planned > self.committed() else None
 
+    def sweep(self) -> None:
+        """Remove what a driver left that was killed while it wrote the first entry of a log.
+
+        Spark begins a checkpoint only where its logs are empty, drafts included.
+        """
+        if self.planned() == self.committed() == NONE:
+            for log in ("offsets", "commits"):
+                for draft in (self.folder / log).glob(".*"):
+                    draft.unlink(missing_ok=True)
+
     def batch_input(self, batch: int) -> BatchInput:
         """The files of a planned batch, with a digest that tells two inputs apart."""
         first = self._log_offset(batch - 1) + 1

@@ -44,8 +44,10 @@ OTHER_DRIVER = (
     "Multiple streaming jobs detected",
     "SparkConcurrentModificationException",
     "Multiple streaming queries are concurrently using",
+    "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
 )
-"""What Spark says when another query writes the same checkpoint: its logs, its start, its list of files."""
+"""What Spark says when another query writes the same checkpoint: its logs, its start, its list of files, and
+its first batch when the other one's came in this moment."""
 WORKER_ERROR = re.compile(r"^freshet\.errors\.\w+: (.+?)\.?$", re.MULTILINE)
 """An error for people, raised in a Python worker, in the text of the error that Spark makes of it."""
 
@@ -180,6 +182,8 @@ class Run:
 
     def go(self) -> None:
         check_fit(self.checkpoint, LoadTables(self.definition), self.stream_id)
+        if self.stop.lease is not None:  # or it could be another driver's that writes in this moment
+            self.checkpoint.sweep()
         time_zone = str(self.spark.conf.get(TIME_ZONE))
         planner = self._planner(self.definition, sources.split_settings(self.spark), time_zone)
         self._finish_pending(planner)

@@ -18,9 +18,14 @@ START = "org.apache.spark.sql.streaming.SparkConcurrentModificationException: an
 FILES = (
     "[STREAM_FAILED] … Multiple streaming queries are concurrently using file:/c/sources/0. SQLSTATE: XXKST"
 )
+FIRST = (
+    "[STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] The checkpoint location offsets should be empty on batch 0"
+)
 
 
-@pytest.mark.parametrize("said", [LOG, COMMITS, START, FILES], ids=["log", "commits", "start", "files"])
+@pytest.mark.parametrize(
+    "said", [LOG, COMMITS, START, FILES, FIRST], ids=["log", "commits", "start", "files", "first"]
+)
 def test_a_second_driver_on_the_checkpoint_is_named(said: str, tmp_path: Path) -> None:
     run: Any = SimpleNamespace(checkpoint=Checkpoint(tmp_path))
     with pytest.raises(LoadStateError, match="Another driver works on the checkpoint"):
