@@ -8,7 +8,10 @@ from typing import Any
 from freshet.config.algorithms import AUTO
 from freshet.errors import DefinitionError
 from freshet.joins.base import JoinOperator
+from freshet.joins.hybridjoin import HybridJoin
 from freshet.joins.inlj import Inlj
+from freshet.joins.meshjoin import MeshJoin, RMeshJoin
+from freshet.joins.rootjoin import RootJoin, XRootJoin
 from freshet.joins.xhybridjoin import XHybridJoin
 from freshet.master.store import MasterStore
 from freshet.memory import Budget
@@ -22,7 +25,7 @@ def register(join: type[JoinOperator]) -> None:
         raise ValueError(f"a join named {join.name!r} exists already")
 
 
-for _join in (Inlj, XHybridJoin):
+for _join in (HybridJoin, Inlj, MeshJoin, RMeshJoin, RootJoin, XHybridJoin, XRootJoin):
     register(_join)
 
 

@@ -1,8 +1,8 @@
-"""How X-HYBRIDJOIN shares out M bytes: hot part, swappable part, intake, waiting tuples."""
+"""How a queued join shares out M bytes: hot part, swappable part, intake, waiting tuples."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from freshet.joins.intake import intake_bytes, refuse, smallest_limit
@@ -29,6 +29,8 @@ class Sizes:
     swappable_pages: int
     """Pages in a partition of the cold rows."""
     partitions: int
+    partition_bytes: int
+    """Bytes that each partition costs, whether somebody waits for it or not."""
     hot_bytes: int
     swappable_bytes: int
     loading_bytes: int
@@ -37,7 +39,7 @@ class Sizes:
     @property
     def fixed_bytes(self) -> int:
         """All but the waiting tuples."""
-        table = self.partitions * PARTITION_BYTES
+        table = self.partitions * self.partition_bytes
         return self.hot_bytes + self.swappable_bytes + table + intake_bytes(self.limit, INTAKE_SHARE)
 
     @property
@@ -56,10 +58,17 @@ class Sizes:
         return int(self.waiting_bytes * _FILL / (tuple_bytes + QUEUE_BYTES))
 
 
-def share_out(limit: int, store: MasterStore, settings: Mapping[str, int]) -> Sizes:
+def largest_page(store: MasterStore) -> int:
+    """The bytes of the largest page, at least one."""
+    return max((store.page_bytes(number) for number in range(store.pages)), default=1) or 1
+
+
+def share_out(
+    limit: int, store: MasterStore, settings: Mapping[str, int], partition_bytes: int = PARTITION_BYTES
+) -> Sizes:
     """The sizes of all parts under a budget of `limit` bytes."""
     bytes_of = [store.page_bytes(number) for number in range(store.pages)]
-    page_bytes = max(bytes_of, default=1) or 1
+    page_bytes = largest_page(store)
     untuned = max(1, int(limit * _PART / page_bytes))
     hot_pages = min(-(-settings.get("hot_rows", untuned * store.page_rows) // store.page_rows), store.pages)
     cold_pages = store.pages - hot_pages
@@ -71,17 +80,19 @@ def share_out(limit: int, store: MasterStore, settings: Mapping[str, int]) -> Si
         hot_pages=hot_pages,
         swappable_pages=swappable_pages,
         partitions=-(-cold_pages // swappable_pages),
+        partition_bytes=partition_bytes,
         hot_bytes=hot_bytes if hot_pages else 0,
         swappable_bytes=swappable_pages * page_bytes if cold_pages else 0,
         loading_bytes=page_bytes + hot_bytes if hot_pages else 0,
     )
 
 
-def affordable_sizes(limit: int, store: MasterStore, settings: Mapping[str, int]) -> Sizes:
+def affordable_sizes(name: str, limit: int, sizes_of: Callable[[int], Sizes]) -> Sizes:
     """The sizes under a budget of `limit` bytes, or BudgetError with the smallest that would do."""
-    sizes = share_out(limit, store, settings)
+    sizes = sizes_of(limit)
     if sizes.affordable:
         return sizes
-    smallest = smallest_limit(lambda other: share_out(other, store, settings).affordable)
-    what_for = f"{sizes.hot_pages} hot pages, a partition of {sizes.swappable_pages} pages and waiting tuples"
-    raise refuse("x-hybridjoin", limit, smallest, what_for)
+    smallest = smallest_limit(lambda other: sizes_of(other).affordable)
+    hot = f"{sizes.hot_pages} hot pages, " if sizes.hot_pages else ""
+    what_for = f"{hot}a partition of {sizes.swappable_pages} pages and waiting tuples"
+    raise refuse(name, limit, smallest, what_for)

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from math import ceil
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from freshet.joins.columns import Int64s
@@ -28,10 +29,12 @@ from freshet.joins.outputs import places, rows_of
 from freshet.joins.payload import Payload, Span, joined
 from freshet.memory import Budget, Reservation
 
-QUEUE_BYTES = 48
-"""Bytes a waiting tuple takes besides its payload: rank and place (8 each), partition and position in its
-bucket (4 each), and as much again while gaps are closed and buckets made anew."""
-PARTITION_BYTES = 24
+UInt32s = npt.NDArray[np.uint32]
+
+QUEUE_BYTES = 56
+"""Bytes a waiting tuple takes besides its payload: rank and place (8 each), partition, position in its bucket
+and number of its arrival (4 each), and as much again while gaps are closed and buckets made anew."""
+PARTITION_BYTES = 32
 """Bytes of the table of buckets for each partition of R."""
 
 # How many of the oldest tuples are looked at at once for one that still waits.
@@ -56,15 +59,21 @@ class WaitingTuples:
         self._bucket_start = np.zeros(partitions, np.int64)
         self._bucket_end = np.zeros(partitions, np.int64)
         self._served_before = np.zeros(partitions, np.int64)
+        self._in_h = np.zeros(partitions, np.int64)
+        self._arrivals = 0
         self._forget_all()
 
     def _forget_all(self) -> None:
         self._ranks = np.empty(0, np.int64)
         self._places = np.empty(0, np.int64)
+        self._arrival = np.empty(0, np.uint32)
         self._partition = np.empty(0, np.int32)
         self._by_partition = np.empty(0, np.int32)
-        self._newcomers: list[tuple[Int64s, Int64s]] = []
+        self._newcomers: list[tuple[Int64s, Int64s, UInt32s]] = []
         self._served_before[:] = 0
+        self._in_h[:] = 0
+        self._counting = False
+        self._counted = 0
         self._sorted = True
         self._head = 0
         self._admitted = 0
@@ -99,7 +108,9 @@ class WaitingTuples:
     def hold(self, ranks: Int64s, rows: Int64s) -> None:
         """Keep tuples of the borrowed batch, younger than all others; `admit` lets them into H."""
         self._queue_bytes.grow(len(ranks) * QUEUE_BYTES)
-        self._newcomers.append((ranks, places(self._last_number, rows)))
+        arrival = np.arange(self._arrivals, self._arrivals + len(ranks)).astype(np.uint32)
+        self._arrivals += len(ranks)
+        self._newcomers.append((ranks, places(self._last_number, rows), arrival))
         self._sorted = False
 
     def payload_bytes(self, tuples: int) -> int:
@@ -119,6 +130,18 @@ class WaitingTuples:
     def admit_unreserved(self) -> None:
         """Let one tuple in that is too large for the budget: it must be taken out before the push ends."""
         self._admitted += 1
+
+    def by_partition(self) -> Int64s:
+        """How many tuples in H wait for each partition: a view, of this moment."""
+        self._counting = True
+        self._count_admitted()
+        return self._in_h
+
+    def oldest_age(self) -> int:
+        """How many tuples have come to wait since the oldest one in H, which must not be empty."""
+        self.oldest_partition()
+        oldest, newest = self._arrival[[self._head, self._admitted - 1]]
+        return int(newest - oldest)  # right also when the numbers have begun anew in between
 
     def oldest_partition(self) -> int:
         """The partition of the oldest tuple in H, which must not be empty."""
@@ -140,6 +163,9 @@ class WaitingTuples:
         bucket = self._by_partition[start:end]
         if self._admitted < len(self._ranks):
             bucket = bucket[: np.searchsorted(bucket, self._admitted)]
+        if self._counting:
+            self._count_admitted()
+            self._in_h[partition] = 0
         self._bucket_start[partition] = start + len(bucket)
         self._served_before[partition] = self._admitted
         self._served += len(bucket)
@@ -204,6 +230,16 @@ class WaitingTuples:
         for reservation in (self._queue_bytes, self._payload_bytes, self._borrowed_bytes):
             reservation.release()
 
+    def _count_admitted(self) -> None:
+        """Count those by partition that have entered H since the last time."""
+        self._sort()
+        if self._counted < self._admitted:
+            since = np.arange(self._counted, self._admitted)
+            entered = self._partition[since]
+            entered = entered[since >= self._served_before[entered]]
+            self._in_h += np.bincount(entered, minlength=len(self._in_h))
+            self._counted = self._admitted
+
     def _sort(self) -> None:
         """Close the gaps and make the buckets anew, if tuples came since."""
         if self._sorted:
@@ -223,9 +259,12 @@ class WaitingTuples:
         self._sorted = False
         self._by_partition = np.empty(0, np.int32)
         waits = np.arange(len(self._ranks)) >= self._served_before[self._partition]
-        ranks, at = zip((self._ranks[waits], self._places[waits]), *self._newcomers, strict=True)
+        old = (self._ranks[waits], self._places[waits], self._arrival[waits])
+        ranks, at, arrival = zip(old, *self._newcomers, strict=True)
         self._newcomers = []
         self._ranks, self._places = np.concatenate(ranks), np.concatenate(at)
+        self._arrival = np.concatenate(arrival)
+        self._counted = int(np.count_nonzero(waits[: self._counted]))
         self._partition = ((self._ranks - self._first_rank) // self._partition_rows).astype(np.int32)
         self._served_before[:] = 0
         self._admitted -= self._served

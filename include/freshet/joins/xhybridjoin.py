@@ -14,239 +14,33 @@ by age, in a queue Q. One iteration is:
 
 Memory of M bytes (untuned: hot and swappable part are equal, as in the paper, an eighth of M each):
 
-    | hot part d_N | swappable part d_S | intake | queue and payload of waiting tuples H, Q   |
-    |    M / 8     |       M / 8        | M / 16 | three quarters h_S tuples, a quarter gaps   |
+    | hot part d_N | swappable part d_S | intake | H and Q: h_S waiting tuples, and gaps |
+    |    M / 8     |       M / 8        | M / 16 |               the rest                |
 
-Deviations from the paper:
- - Keys that R does not have leave at intake as unmatched; they would stay at the head of Q for ever.
- - H is refilled with min(w, available) tuples, and an iteration starts when a tuple finds H full or when the
-   stream pauses (`drain`). So a batch that fits H loads each partition it touches once.
- - Tuples are bucketed by partition (`waiting.py`), which takes the place of probing H with each row of a
-   partition, and hot tuples are joined when they come in instead of in step 2; they still fill their slot
-   of H until then. What is loaded and matched in an iteration is the same.
+Deviations from the paper, besides those of all queued joins (`queued.py`):
+ - H is refilled with min(w, available) tuples; the pseudo-code waits for w, and a short stream would never
+   start. An iteration starts when a tuple finds H full or when the stream pauses, so a batch that fits H
+   loads each partition it touches once.
  - Of a partition only those pages are read that hold a row some tuple waits for, one after another.
- - h_S follows from the bytes of the tuples that were pushed, as their size is not known beforehand. If a few
-   tuples are so much larger than most that H does not fit its bytes, iterations run early; one that M could
-   never hold is joined straight out of the pushed batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from time import perf_counter
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
-import numpy as np
-import pyarrow as pa
-
-from freshet.joins.base import JoinOutput
-from freshet.joins.columnar import ColumnarJoin
-from freshet.joins.columns import ColumnGather, Columns, Int64s
-from freshet.joins.payload import Payload
-from freshet.joins.sizes import INTAKE_SHARE, affordable_sizes, share_out
-from freshet.joins.waiting import QUEUE_BYTES, WaitingTuples
-from freshet.master.store import MasterStore
-from freshet.memory import Budget
-
-# Of a full H, cold tuples are held in so many portions; one fits besides it (see `sizes.py`).
-_PORTIONS = 4
-# A warm operator fed with tiny batches copies their payload together when there are so many.
-_MANY_BATCHES = 64
+from freshet.joins.queued import HOT_ROWS, SWAPPABLE_PAGES, WAITING_TUPLES, QueuedJoin
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """What happened in one iteration."""
-
-    taken: int
-    """Tuples that entered H since the last iteration."""
-    hot: int
-    """Of these, tuples matched with the hot part."""
-    partition: int | None
-    """The partition loaded (0 is the first behind the hot part); None: no tuple was left to load one for."""
-    cold: int
-    """Tuples matched with it."""
-
-
-class XHybridJoin(ColumnarJoin):
+class XHybridJoin(QueuedJoin):
     """The untuned X-HYBRIDJOIN."""
 
     name = "x-hybridjoin"
-    intake_share = INTAKE_SHARE
     known_settings: ClassVar[Mapping[str, str]] = {
-        "hot_rows": "rows of R kept in memory (rounded up to whole pages); default: an eighth of the memory",
-        "swappable_pages": "pages of R in a partition; default: as many as the hot part has",
-        "waiting_tuples": "stream tuples that may wait; default: as many as the memory holds",
+        "hot_rows": HOT_ROWS,
+        "swappable_pages": SWAPPABLE_PAGES,
+        "waiting_tuples": WAITING_TUPLES,
     }
 
-    def __init__(self, store: MasterStore, budget: Budget, settings: Mapping[str, Any] | None = None) -> None:
-        super().__init__(store, budget, settings)
-        self._sizes = affordable_sizes(budget.limit, store, self.settings)
-        self._hot_rows = self.hot_rows(budget.limit, store, self.settings)
-        self._hot: Columns | None = None
-        self._hot_bytes = budget.reserve("hot part", self._sizes.hot_bytes)
-        self._swappable_bytes = budget.reserve("swappable part", self._sizes.swappable_bytes)
-        self._reserve_intake()
-        partition_rows = self._sizes.swappable_pages * store.page_rows
-        self._waiting = WaitingTuples(budget, self._hot_rows, partition_rows, self._sizes.partitions)
-        self._seen_bytes = 0
-        self._seen_rows = 0
-        self._hot_in_h = 0
-        self._taken = 0
-        self.trace: list[Iteration] | None = None
-        """If a list, every iteration is appended to it."""
-
-    @classmethod
-    def hot_rows(cls, memory: int, store: MasterStore, settings: Mapping[str, Any]) -> int:
-        return min(share_out(memory, store, settings).hot_pages * store.page_rows, store.rows)
-
-    @property
-    def waiting(self) -> int:
-        return self._waiting.count
-
-    @property
-    def slots(self) -> int:
-        """h_S: how many tuples may wait."""
-        by_bytes = max(1, self._sizes.slots(self._seen_bytes / max(self._seen_rows, 1)))
-        return min(self.settings.get("waiting_tuples") or by_bytes, by_bytes)
-
-    def push(self, stream: pa.RecordBatch, keys: pa.Array) -> Iterator[JoinOutput]:
-        if not stream.num_rows:
-            return
-        self._load_hot_part()
-        pushed = Payload.of(stream, keys)
-        self._seen_bytes += pushed.nbytes
-        self._seen_rows += stream.num_rows
-        if self._waiting.batches > _MANY_BATCHES:
-            self._waiting.merge_small()
-        self._outputs.pushed = self._waiting.borrow(pushed)
-        for start, ranks in self._located(stream, keys):
-            yield from self._take_in(start, ranks)
-        yield from self._keep_waiting(pushed)
-        self._pushed = None
-
-    def drain(self) -> Iterator[JoinOutput]:
-        while self._waiting.count or self._hot_in_h:
-            yield from self._iterate()
-        yield from self._hand_over()
-        self._waiting.clear()
-
-    def suspend(self) -> list[tuple[pa.RecordBatch, pa.Array]]:
-        self.stats.suspended += self._waiting.count
-        self._hot_in_h = self._taken = 0
-        return self._waiting.hand_back()
-
-    def _load_hot_part(self) -> None:
-        """Line 1 of the algorithm: done once, when the first tuples come."""
-        if self._hot is not None:
-            return
-        start = perf_counter()
-        # The swappable part is not in use yet; its bytes serve for the copies made while loading.
-        self._swappable_bytes.release()
-        with self.budget.reserve("hot part", self._sizes.loading_bytes):
-            rows = ColumnGather(self.store.schema, self._hot_rows)
-            for number in range(self._sizes.hot_pages):
-                page = self._read_page(number)
-                rows.put(rows.columns_of(page), np.arange(page.num_rows))
-            hot = rows.finish()
-        self._hot_bytes.resize(hot.nbytes)
-        self._swappable_bytes.resize(self._sizes.swappable_bytes)
-        self._hot = rows.columns_of(hot)
-        self._spent("hot", start)
-
-    def _take_in(self, start: int, ranks: Int64s) -> Iterator[JoinOutput]:
-        """Join the hot ones of some rows of the pushed batch and let the cold ones wait."""
-        hot = np.flatnonzero((ranks >= 0) & (ranks < self._hot_rows))
-        yield from self._join_hot(hot + start, self._hot or [], ranks[hot])
-        yield from self._ready()
-        cold = np.flatnonzero(ranks >= self._hot_rows)
-        # Missing tuples take no slot, so the order of intake is that of the others.
-        cold_at = cold - np.searchsorted(np.flatnonzero(ranks < 0), cold)
-        done = held = 0
-        while held < len(cold):
-            count = min(len(cold) - held, max(1, self.slots // _PORTIONS))
-            needed = count * QUEUE_BYTES + self._waiting.payload_bytes(count)
-            if needed > self.budget.left and self._waiting.busy:
-                yield from self._make_room(needed)
-                continue
-            if needed > self.budget.left:
-                # Tuples larger than most: whether their payload fits is seen when they are admitted.
-                count = min(count, self.budget.left // 4 // QUEUE_BYTES)
-            portion = cold[held : held + count]
-            self._waiting.hold(ranks[portion], portion + start)
-            held += len(portion)
-            upto = int(cold_at[held - 1]) + 1
-            yield from self._admit(cold_at, done, upto)
-            done = upto
-        yield from self._admit(cold_at, done, len(hot) + len(cold))
-
-    def _admit(self, cold_at: Int64s, done: int, upto: int) -> Iterator[JoinOutput]:
-        """Step 1: let tuples into H, oldest first; when it is full, iterate to make slots free."""
-        slots = self.slots
-        while done < upto:
-            free = slots - self._waiting.count - self._hot_in_h
-            if free <= 0:
-                yield from self._iterate()
-                continue
-            step = min(free, upto - done)
-            cold = _between(cold_at, done, done + step)
-            while not self._waiting.try_admit(cold):
-                if self._waiting.busy:
-                    yield from self._make_room(self._waiting.payload_bytes(cold))
-                elif step > 1:
-                    step //= 2
-                    cold = _between(cold_at, done, done + step)
-                else:
-                    self._waiting.admit_unreserved()
-                    break
-            self._hot_in_h += step - cold
-            self._taken += step
-            done += step
-
-    def _make_room(self, nbytes: int) -> Iterator[JoinOutput]:
-        """Give back what tuples that are gone still hold; if that is not enough, resolve some."""
-        yield from self._hand_over()
-        since = perf_counter()
-        # The swappable part is empty between two iterations: its bytes serve for copying.
-        self._waiting.reclaim(nbytes, self._swappable_bytes)
-        self._spent("queue", since)
-        if self._waiting.count and nbytes > self.budget.left:
-            yield from self._iterate()
-            yield from self._hand_over()
-
-    def _keep_waiting(self, pushed: Payload) -> Iterator[JoinOutput]:
-        """Copy what still waits of the pushed batch, which is the caller's again when the push ends."""
-        yield from self._hand_over()
-        # No more at once than the swappable part lends for copying it again.
-        portion_rows = int(max(self._sizes.swappable_bytes / max(pushed.row_bytes, 1), self.slots // 8, 1))
-        since = perf_counter()
-        while missing := self._waiting.own(portion_rows):
-            self._spent("queue", since)
-            yield from self._make_room(missing)
-            since = perf_counter()
-        self._spent("queue", since)
-
-    def _iterate(self) -> Iterator[JoinOutput]:
-        """Steps 2 to 4. Hot tuples were joined when they came in, here they leave H."""
-        partition, cold = None, 0
-        if self._waiting.count:
-            since = perf_counter()
-            partition = self._waiting.oldest_partition()
-            ranks, stream = self._waiting.take(partition)
-            self._spent("queue", since)
-            cold = len(ranks)
-            yield from self._join_pages(stream, ranks)
-        if self.trace is not None:
-            self.trace.append(Iteration(self._taken, self._hot_in_h, partition, cold))
-        self._hot_in_h = self._taken = 0
-        self.stats.iterations += 1
-
-    def _stream_batch(self, number: int) -> pa.RecordBatch:
-        return self._pushed if number == self._outputs.pushed else self._waiting.batch(number)
-
-
-def _between(positions: Int64s, start: int, end: int) -> int:
-    """How many of the ascending positions lie from start to before end."""
-    first, last = np.searchsorted(positions, (start, end)).tolist()
-    return int(last - first)
+    def _due_partition(self) -> int | None:
+        return self._waiting.oldest_partition() if self._waiting.count else None

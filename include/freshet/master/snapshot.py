@@ -137,6 +137,11 @@ class SnapshotStore:
     def page_bytes(self, number: int) -> int:
         return int(self._page_bytes[number])
 
+    def page_counts(self) -> npt.NDArray[np.int64]:
+        if not self.rows:
+            return np.zeros(0, np.int64)
+        return np.add.reduceat(self.counts(), np.arange(0, self.rows, self.page_rows))
+
     def counts(self) -> npt.NDArray[np.int64]:
         """The access frequency of each rank, memory-mapped."""
         counts: npt.NDArray[np.int64] = np.load(self.path / COUNTS, mmap_mode="r")

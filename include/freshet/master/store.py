@@ -58,6 +58,10 @@ class MasterStore(Protocol):
         """One page of R. The caller counts it as one page read."""
         ...
 
+    def page_counts(self) -> npt.NDArray[np.int64]:
+        """How often the rows of each page are asked for, as far as is known (0 everywhere: it is not)."""
+        ...
+
     def page_bytes(self, number: int) -> int:
         """The bytes that reading this page moves."""
         ...

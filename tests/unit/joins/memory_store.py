@@ -14,13 +14,16 @@ from freshet.master.store import MISSING
 class MemoryStore:
     """R as an Arrow table in rank order, its keys in a dictionary; counts how often each page is read."""
 
-    def __init__(self, keys: list, columns: pa.Table, page_rows: int) -> None:
+    def __init__(
+        self, keys: list, columns: pa.Table, page_rows: int, counts: list[int] | None = None
+    ) -> None:
         self._rank_of = {key: rank for rank, key in enumerate(keys)}
         assert len(self._rank_of) == columns.num_rows
         self._columns = columns
         self._pages = [_page(columns.slice(at, page_rows)) for at in range(0, columns.num_rows, page_rows)]
         self.page_rows = page_rows
         self.reads: list[int] = []
+        self._counts = counts or [0] * columns.num_rows
 
     @property
     def rows(self) -> int:
@@ -48,6 +51,10 @@ class MemoryStore:
     def page(self, number: int) -> pa.RecordBatch:
         self.reads.append(number)
         return self._pages[number]
+
+    def page_counts(self) -> npt.NDArray[np.int64]:
+        starts = range(0, self.rows, self.page_rows)
+        return np.array([sum(self._counts[at : at + self.page_rows]) for at in starts], np.int64)
 
     def page_bytes(self, number: int) -> int:
         return self._pages[number].nbytes

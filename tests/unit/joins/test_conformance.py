@@ -346,7 +346,7 @@ def test_settings_that_do_not_exist_or_make_no_sense_are_refused(name):
 def test_auto_is_a_join_and_an_unknown_name_is_refused():
     store = memory_store(integers(20), pa.int64())
     assert registry.create("auto", store, Budget(AMPLE)).name in registry.names()
-    with pytest.raises(DefinitionError, match=r"no join algorithm 'hash'.* inlj, x-hybridjoin"):
+    with pytest.raises(DefinitionError, match=r"no join algorithm 'hash'.* inlj, .*x-hybridjoin"):
         registry.create("hash", store, Budget(AMPLE))
 
 

@@ -7,15 +7,12 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from freshet.errors import BudgetError
 from freshet.joins.xhybridjoin import XHybridJoin
 from freshet.memory import Budget
 from tests.unit.joins.cases import zipf_ranks
 from tests.unit.joins.memory_store import MemoryStore
-from tests.unit.joins.models.xhybridjoin import NaiveXHybridJoin, Step
 
 AMPLE = 50_000_000
 
@@ -27,99 +24,6 @@ def store_of(rows: int, page_rows: int) -> MemoryStore:
 def batch_of(keys: list[int], first_event: int = 0) -> pa.RecordBatch:
     events = np.arange(first_event, first_event + len(keys))
     return pa.record_batch({"event": pa.array(events), "key": pa.array(keys, pa.int64())})
-
-
-class Both:
-    """The join and the model, fed alike."""
-
-    def __init__(self, rows: int, page_rows: int, hot_pages: int, swappable_pages: int, h_s: int) -> None:
-        sizes = {
-            "hot_rows": hot_pages * page_rows,
-            "swappable_pages": swappable_pages,
-            "waiting_tuples": h_s,
-        }
-        self.store = store_of(rows, page_rows)
-        self.join = XHybridJoin(self.store, Budget(AMPLE), sizes)
-        self.join.trace = []
-        d_n = min(hot_pages * page_rows, rows)
-        self.model = NaiveXHybridJoin(list(range(rows)), d_n, swappable_pages * page_rows, h_s)
-        self.outputs: list = []
-        self.events = 0
-
-    def push(self, keys: list[int]) -> None:
-        batch = batch_of(keys, self.events)
-        self.outputs += self.join.push(batch, batch["key"])
-        self.model.push(list(zip(range(self.events, self.events + len(keys)), keys, strict=True)))
-        self.events += len(keys)
-
-    def pause(self) -> None:
-        self.outputs += self.join.drain()
-        self.model.pause()
-
-    def assert_same_trace(self) -> None:
-        assert self.join.trace is not None
-        steps = [Step(one.taken, one.hot, one.partition, one.cold) for one in self.join.trace]
-        assert steps == self.model.steps
-
-    def assert_same_answer(self) -> None:
-        joined: list[tuple[int, int]] = []
-        unmatched: list[int] = []
-        for output in self.outputs:
-            events = output.stream["event"].to_pylist()
-            if output.master is None:
-                unmatched += events
-            else:
-                joined += zip(events, output.master["rank"].to_pylist(), strict=True)
-        assert sorted(joined) == sorted(self.model.joined)
-        assert sorted(unmatched) == sorted(self.model.unmatched)
-
-
-sizes_of_all_parts = {
-    "rows": st.integers(1, 60),
-    "page_rows": st.integers(1, 8),
-    "hot_pages": st.integers(0, 4),
-    "swappable_pages": st.integers(1, 3),
-    "h_s": st.integers(1, 40),
-}
-burst = st.lists(st.integers(-2, 60), max_size=80)
-
-
-@settings(max_examples=200, deadline=None)
-@given(bursts=st.lists(burst, max_size=8), **sizes_of_all_parts)
-def test_under_endless_input_every_iteration_loads_and_matches_what_the_paper_says(bursts, **sizes):
-    both = Both(**sizes)
-    for keys in bursts:
-        both.push(keys)
-        assert both.join.waiting <= len(both.model.q)  # the model still holds hot tuples of its next step
-    both.assert_same_trace()
-    both.pause()
-    both.assert_same_trace()
-    both.assert_same_answer()
-
-
-@settings(max_examples=200, deadline=None)
-@given(steps=st.lists(st.none() | burst, max_size=12), **sizes_of_all_parts)
-def test_with_bursts_and_pauses_every_iteration_loads_and_matches_what_the_paper_says(steps, **sizes):
-    both = Both(**sizes)
-    for keys in steps:
-        if keys is None:
-            both.pause()
-        else:
-            both.push(keys)
-    both.pause()
-    both.assert_same_trace()
-    both.assert_same_answer()
-
-
-def test_a_long_skewed_stream_follows_the_paper_too():
-    both = Both(rows=2_000, page_rows=20, hot_pages=4, swappable_pages=2, h_s=300)
-    keys = zipf_ranks(6_000, 2_000, seed=3)
-    for start in range(0, len(keys), 700):
-        both.push(keys[start : start + 700])
-    both.pause()
-    assert len(both.model.steps) > 50
-    both.assert_same_trace()
-    both.assert_same_answer()
 
 
 def test_a_drained_batch_that_fits_loads_each_touched_cold_page_once_and_the_hot_part_never_again():
