@@ -245,9 +245,9 @@ class QueuedJoin(ColumnarJoin):
 
     def _iterate(self) -> Iterator[JoinOutput]:
         """One iteration. Hot tuples were joined when they came in, here they leave H."""
+        since = perf_counter()
         partition, cold = self._due_partition(), 0
         if partition is not None:
-            since = perf_counter()
             ranks, stream = self._waiting.take(partition)
             self._spent("queue", since)
             cold = len(ranks)
