@@ -26,7 +26,5 @@ def one_of(variable: str, default: str, known: Collection[str]) -> str:
     """The word in an environment variable, in capitals; the default when it is not set or empty."""
     written = os.environ.get(variable) or default
     if written.upper() not in known:
-        raise FreshetError(
-            f"{variable} is {written!r}: write one of {', '.join(known)}, or unset it for {default}."
-        )
+        raise FreshetError(f"{variable} is {written!r}: write one of {', '.join(known)}, or unset it.")
     return written.upper()

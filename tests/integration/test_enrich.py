@@ -243,6 +243,25 @@ def test_a_draft_that_a_kill_left_in_an_empty_checkpoint_is_in_nobodys_way(
     assert small.run(spark).facts == 1
 
 
+def test_a_stream_that_moved_to_another_folder_is_refused_before_anything_is_read(
+    spark: SparkSession, small: SmallLoad
+) -> None:
+    small.publish()
+    small.feed(sale(1, 1))
+    assert small.run(spark).facts == 1
+    other = small.stream.with_name("other")
+    other.mkdir()
+    (other / "later.json").write_text(sale(2, 2))
+    small.define(yaml().replace("path: stream/small", "path: stream/other"))
+    with pytest.raises(
+        LoadStateError, match=r"stream/other \(stream.path\), but batch 0 was loaded from .*small/000"
+    ):
+        small.run(spark)
+    small.define(yaml())
+    small.feed(sale(3, 3))
+    assert small.run(spark).facts == 1
+
+
 def test_a_file_that_is_moved_in_late_is_loaded(spark: SparkSession, small: SmallLoad) -> None:
     """Spark passes over files that are much older than those it has seen, unless it is told not to."""
     small.publish()

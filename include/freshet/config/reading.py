@@ -107,7 +107,8 @@ def definition_files() -> list[Path]:
     folder = loads_folder()
     if not folder.is_dir():
         raise DefinitionError(
-            f"The folder of the load definitions, {folder}, does not exist. Create it, or set FRESHET_LOADS."
+            f"The folder of the load definitions, {folder}, "
+            f"{'is no folder' if folder.exists() else 'does not exist'}. Create it, or set FRESHET_LOADS."
         )
     return sorted(
         path for path in folder.iterdir() if path.suffix in (".yaml", ".yml") and path.name[0] != "."

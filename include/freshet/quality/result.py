@@ -85,7 +85,7 @@ class ValidationResult:
 
     def lines(self) -> Iterator[str]:
         """The result for people, a line at a time."""
-        span = f"versions {-1 if self.from_version is None else self.from_version} to {self.to_version}"
+        span = f"versions {'start' if self.from_version is None else self.from_version} to {self.to_version}"
         state = "passed" if self.success else "FAILED"
         yield f"validation of {self.load} {state}: {self.rows:,} new facts ({span}), {self.seconds:.1f} s"
         for expectation in self.failed:

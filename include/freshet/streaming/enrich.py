@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import threading
@@ -10,17 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from freshet.config import Definition
 from freshet.config.models import LARGEST_SIZE, LONGEST_TIME, MOST_FILES
 from freshet.config.units import SIZE_REMEDY, TIME_REMEDY, format_bytes
 from freshet.errors import DISK_FULL, BatchError, FreshetError, LoadStateError, disk_is_full
-from freshet.home import LoadHome
+from freshet.home import LoadHome, local_path, resolve
 from freshet.joins.registry import join_type
 from freshet.streaming import sources
 from freshet.streaming.batch import BatchLoader, Listener
-from freshet.streaming.checkpoint import BatchInput, Checkpoint
+from freshet.streaming.checkpoint import NONE, BatchInput, Checkpoint
 from freshet.streaming.lease import Lease, held_lease
 from freshet.streaming.ledger import written_row
 from freshet.streaming.partitions import check_partitions
@@ -187,6 +189,7 @@ class Run:
         time_zone = str(self.spark.conf.get(TIME_ZONE))
         planner = self._planner(self.definition, sources.split_settings(self.spark), time_zone)
         self._finish_pending(planner)
+        self._check_folder()
         if not self.stop.due():
             check_patterns(self.spark, self.definition)
             self._create_tables(planner.definition, planner.propose(0, BatchInput((), "")))
@@ -220,6 +223,21 @@ class Run:
         self._stream(as_planned, only_one=True)
         # The batch may have gone to a table that the definition names no longer.
         check_fit(self.checkpoint, LoadTables(self.definition), self.stream_id)
+
+    def _check_folder(self) -> None:
+        """Refuse another folder than the one that the checkpoint has files of: Spark cannot go on in it."""
+        last = self.checkpoint.planned()
+        folder = Path(os.path.normpath(resolve(self.definition.stream.path)))
+        files = self.checkpoint.batch_input(last).files if last > NONE else ()
+        elsewhere = next((file for file in files if not local_path(file).is_relative_to(folder)), None)
+        if elsewhere:
+            load = self.definition.load
+            raise LoadStateError(
+                f"The stream of load {load!r} reads the folder {folder} (stream.path), but batch {last} was "
+                f"loaded from {local_path(elsewhere)}, and the checkpoint goes on there only. Put the path "
+                f"back and new files there; or empty the load with `freshet reset {load}`, and the new folder "
+                "is read from the start."
+            )
 
     def _refuse_if_written(self, batch: int) -> None:
         """Refuse to plan a batch anew that was written, in part, under a plan that is gone."""

@@ -93,8 +93,9 @@ def class_archive() -> Path:
 
 
 def java_options() -> str:
-    """The options of the driver's JVM: the archive of classes, if there is one, and FRESHET_JAVA_OPTIONS."""
-    options = os.environ.get("FRESHET_JAVA_OPTIONS", "")
+    """The options of the driver's JVM: how it logs, the user's, the archive of classes if there is one."""
+    logging = Path(__file__).with_name("log4j2.properties").as_uri()
+    options = f'"-Dlog4j2.configurationFile={logging}" {os.environ.get("FRESHET_JAVA_OPTIONS", "")}'.strip()
     archive = class_archive()
     if not archive.exists():
         return options
@@ -141,9 +142,21 @@ def build_session(app_name: str, extra: dict[str, str] | None = None) -> SparkSe
         builder = builder.master(os.environ.get("FRESHET_SPARK_MASTER", "local[*]"))
     for name, value in {**spark_conf(), **(extra or {})}.items():
         builder = builder.config(name, value)
-    level = log_level()
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel(level)
+    return _started(builder, log_level())
+
+
+def _started(builder: SparkSession.Builder, level: str) -> SparkSession:
+    """The session, or what kept Java or Spark from starting in a sentence."""
+    try:
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel(level)
+    except Exception as error:  # Python's, py4j's or one of Java, as the case may be
+        told = str(getattr(error, "java_exception", None) or error).splitlines()[0]
+        raise FreshetError(
+            f"Spark cannot start: {told.rstrip('.')}. See what Java says above, if anything, and look at "
+            "FRESHET_SPARK_MASTER, FRESHET_DRIVER_HOST, FRESHET_DRIVER_MEMORY, FRESHET_JAVA_OPTIONS and "
+            "JAVA_HOME."
+        ) from error
     return session
 
 

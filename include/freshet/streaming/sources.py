@@ -63,8 +63,8 @@ def read_stream(spark: SparkSession, definition: Definition, max_files: int | No
     folder = resolve(stream.path)
     if not folder.is_dir():
         raise FreshetError(
-            f"The stream of load {definition.load!r} reads the folder {folder} (stream.path), which does not "
-            "exist. Create it, or correct the path."
+            f"The stream of load {definition.load!r} reads the folder {folder} (stream.path), which "
+            f"{'is no folder' if folder.exists() else 'does not exist'}. Create it, or correct the path."
         )
     reader = spark.readStream.option("maxFileAge", MAX_FILE_AGE)
     if stream.max_bytes_per_batch and max_files is None:

@@ -1,6 +1,11 @@
-"""What the environment says of Spark's session, without starting one."""
+"""What the environment says of Spark's session, without one that works."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +38,22 @@ def test_a_log_level_that_is_none_is_refused_before_spark_starts(monkeypatch: py
         build_session("test")
     monkeypatch.setenv("FRESHET_SPARK_LOG", "debug")
     assert log_level() == "DEBUG"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("JAVA_HOME", "/nonsense"), ("FRESHET_SPARK_MASTER", "nonsense")]
+)
+def test_a_spark_that_cannot_start_is_one_sentence(variable: str, value: str, tmp_path: Path) -> None:
+    """In a process of its own: Java starts once in a process."""
+    call = (
+        "from freshet.errors import FreshetError\n"
+        "from freshet.streaming.session import build_session\n"
+        "try:\n    build_session('test')\nexcept FreshetError as error:\n    print(error)"
+    )
+    environment = {**os.environ, "FRESHET_HOME": str(tmp_path), "FRESHET_SPARK_LOG": "OFF", variable: value}
+    done = subprocess.run([sys.executable, "-c", call], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (told,) = done.stdout.splitlines()
+    assert told.startswith("Spark cannot start: ") and variable in told
+    # What Java's launcher itself says cannot be kept back; nothing of Spark's log is there.
+    assert "WARN" not in done.stderr.replace("WARNING: Using incubator modules", "")
