@@ -234,9 +234,9 @@ class Run:
             load = self.definition.load
             raise LoadStateError(
                 f"The stream of load {load!r} reads the folder {folder} (stream.path), but batch {last} was "
-                f"loaded from {local_path(elsewhere)}, and the checkpoint goes on there only. Put the path "
-                f"back and new files there; or empty the load with `freshet reset {load}`, and the new folder "
-                "is read from the start."
+                f"loaded from {local_path(elsewhere)}, and the checkpoint goes on there only. Put it back "
+                f"and new files there; or empty the load with `freshet reset {load}`, and the new folder is "
+                "read from the start."
             )
 
     def _refuse_if_written(self, batch: int) -> None:
