@@ -124,6 +124,17 @@ def test_a_database_that_cannot_be_reached_is_named_without_credentials(
         assert "s3cr3t" not in shown
 
 
+def test_a_short_user_name_is_hidden_without_hurting_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRESHET_CONN_WAREHOUSE", "mysql://n:x1y2@db.example/shop")
+    engine = engine_for("warehouse")
+    said = "Access denied for user 'n'@'db.example' (using password x1y2): connection refused"
+    with pytest.raises(MasterError) as refused, database_errors(engine, "reading"):
+        raise OperationalError("select 1", None, Exception(said))
+    assert str(refused.value).endswith(
+        "Access denied for user '***'@'db.example' (using password ***): connection refused"
+    )
+
+
 PLAIN = "mysql://ann:x@db.example/shop"
 CA = {"ssl_ca": "/ca.pem", "ssl_verify_cert": True}
 
