@@ -44,6 +44,7 @@ COMPONENTS = {
 }
 SECONDS_TO_START = 180.0
 SECONDS_TO_STOP = {"scheduler": 20.0, "dag-processor": 10.0, "api-server": 10.0}
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 FREE_BYTES_NEEDED = 1_000_000_000
 
 Say = Callable[[str], None]
@@ -424,7 +425,8 @@ def main() -> int:
     parser.add_argument("command", choices=["up", "down", "status", "demo"])
     command = parser.parse_args().command
     # The same way out for Ctrl-C and `kill`: what was started is stopped.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in _INTERRUPTS:
+        signal.signal(number, _interrupt_once)
     try:
         return _run(command)
     except KeyboardInterrupt:
@@ -436,6 +438,14 @@ def main() -> int:
             raise
         print(f"error: {told}", file=sys.stderr)
         return 1
+
+
+def _interrupt_once(number: int, frame: object) -> None:
+    """End the command; a second signal must not keep it from stopping what it has started."""
+    for other in _INTERRUPTS:
+        # A function, as a component that is just being launched would go on ignoring what is ignored here.
+        signal.signal(other, lambda *_: None)
+    raise KeyboardInterrupt
 
 
 def _run(command: str) -> int:

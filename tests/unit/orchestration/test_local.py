@@ -166,11 +166,15 @@ def test_down_during_a_start_stops_what_is_being_started(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
-def test_an_interrupted_start_leaves_no_process(bench: Bench, number: signal.Signals) -> None:
+@pytest.mark.parametrize("times", [1, 5], ids=["once", "again and again"])
+def test_an_interrupted_start_leaves_no_process(bench: Bench, number: signal.Signals, times: int) -> None:
     up = bench.begin("up", STAND_IN_IS_ILL="1")
     wait_until(lambda: "scheduler" in bench.living())
-    up.send_signal(number)
-    assert done(up)[0] == 130
+    for _ in range(times):
+        up.send_signal(number)
+        time.sleep(0.02)
+    code, said = done(up)
+    assert code == 130, said
     assert "scheduler" in [name for _, name in bench.launched()]
     assert bench.living() == []
 
