@@ -331,7 +331,9 @@ def test_memory_is_bounded_whatever_the_size_of_the_table(mariadb: Database) -> 
         load = load_with(table, add=["price", "v"], connection="warehouse")
         return sort_master(load, None, LEAST_MEMORY)
 
-    for work, bound in ((read, 0.05 * large), (sort_it, LEAST_MEMORY)):
+    reading = 0.05 * large
+    # Sorting reads as well, beside the database that it gives its memory to.
+    for work, bound in ((read, reading), (sort_it, LEAST_MEMORY + reading)):
         few, all_ = (peak_growth(partial(work, table)) for table in ("few", "items"))
         assert all_ - few < bound
     assert [len(snapshot_rows(version, ["id"])) for version in (1, 2)] == [10_000, 100_000]
