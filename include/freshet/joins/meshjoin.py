@@ -59,6 +59,7 @@ class RMeshJoin(QueuedJoin):
     """R-MESHJOIN, reconstructed."""
 
     name = "r-meshjoin"
+    without_hot_part = True
     known_settings: ClassVar[Mapping[str, str]] = {
         "swappable_pages": "pages of R an iteration reads; default: 0.93 MB, at most an eighth of the memory",
         "waiting_tuples": WAITING_TUPLES,
@@ -73,7 +74,8 @@ class RMeshJoin(QueuedJoin):
     @classmethod
     def sizes_wanted(cls, memory: int, store: MasterStore, settings: Mapping[str, int]) -> Mapping[str, int]:
         buffer = min(DEFAULT_BUFFER, int(memory * _MOST_OF_M))
-        return {"swappable_pages": max(1, buffer // largest_page(store)), **settings, "hot_rows": 0}
+        untuned = {"swappable_pages": max(1, buffer // largest_page(store))}
+        return {**untuned, **super().sizes_wanted(memory, store, settings)}
 
     def _free_slots(self) -> int:
         return self.slots - self._occupied - self._taken

@@ -67,14 +67,14 @@ def share_out(
     limit: int, store: MasterStore, settings: Mapping[str, int], partition_bytes: int = PARTITION_BYTES
 ) -> Sizes:
     """The sizes of all parts under a budget of `limit` bytes."""
-    bytes_of = [store.page_bytes(number) for number in range(store.pages)]
     page_bytes = largest_page(store)
     untuned = max(1, int(limit * _PART / page_bytes))
     hot_pages = min(-(-settings.get("hot_rows", untuned * store.page_rows) // store.page_rows), store.pages)
     cold_pages = store.pages - hot_pages
     swappable_pages = min(settings.get("swappable_pages") or untuned, max(cold_pages, 1))
     # One null anywhere gives the whole column of the hot part bits of validity.
-    hot_bytes = sum(bytes_of[:hot_pages]) + (hot_pages * store.page_rows // 8 + 1) * len(store.schema)
+    rows_bytes = sum(store.page_bytes(number) for number in range(hot_pages))
+    hot_bytes = rows_bytes + (hot_pages * store.page_rows // 8 + 1) * len(store.schema)
     return Sizes(
         limit=limit,
         hot_pages=hot_pages,

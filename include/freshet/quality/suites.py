@@ -11,7 +11,7 @@ from great_expectations.exceptions.exceptions import ExpectationNotFoundError, G
 from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.registry import get_expectation_impl
 
-from freshet.config import Definition, DefinitionFileError, Problem, definition_files, read_definition
+from freshet.config import Definition, DefinitionFileError, Problem, definition_file
 from freshet.config.expectations import EXPECTATIONS
 from freshet.config.names import suggestion
 from freshet.errors import DefinitionError
@@ -123,13 +123,7 @@ _NOT_ARGUMENTS = (
 
 def _refused(definition: Definition, problem: Problem) -> DefinitionError:
     """The error, with the definition's file when it is in the loads folder."""
-    try:
-        for file in definition_files():
-            try:
-                if read_definition(file) == definition:
-                    return DefinitionFileError(file, [problem], load=definition.load)
-            except DefinitionError:
-                continue
-    except DefinitionError:
-        pass
-    return DefinitionError(f"Load {definition.load!r}: {problem}")
+    file = definition_file(definition)
+    if file is None:
+        return DefinitionError(f"Load {definition.load!r}: {problem}")
+    return DefinitionFileError(file, [problem], load=definition.load)
